@@ -1,0 +1,1 @@
+"""Load client, scenarios and spikes."""

@@ -1,0 +1,1 @@
+"""Wire schemas, with the generated code beside them."""
