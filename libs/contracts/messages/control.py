@@ -1,0 +1,75 @@
+"""What gateways and tokenizers tell a scheduler, and its answers."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Idempotent. For an unknown request it is kept until the deadline. Answered by Done."""
+
+    request_id: str
+    deadline_unix_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopAt:
+    """A stop string was completed by the token at `position`. Answered by Done."""
+
+    request_id: str
+    choice: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """Answered by Resent from the scheduler's log, whatever the epoch."""
+
+    request_id: str
+    choice: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The gateway's log is complete: generated tokens per choice. Answered by Done."""
+
+    request_id: str
+    totals: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusQuery:
+    """Supervisor, CLI → scheduler. Answered by CellStatus."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    known: bool  # False: nothing is held under this request
+
+
+@dataclass(frozen=True, slots=True)
+class Resent:
+    known: bool
+    position: int
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    end: str  # "" while open or while positions after these are still unlogged
+
+
+@dataclass(frozen=True, slots=True)
+class CellStatus:
+    cell: str
+    model: str
+    term: int
+    workers: tuple[str, ...]
+    blocks_total: int
+    blocks_free: int
+    blocks_cached: int
+    blocks_held: int
+    blocks_freeing: int
+    block_tokens: int
+    waiting: int
+    running: int
+
+
+ControlMessage = Cancel | StopAt | Resend | Delivered | StatusQuery

@@ -1,0 +1,65 @@
+"""What a scheduler asks the agent of a host, heartbeats, and the records of cells and services."""
+
+from dataclasses import dataclass, field
+
+from libs.contracts.messages.control import CellStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """scheduler → host agent. Answered by Gone once the process of this incarnation no longer exists."""
+
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListIncarnations:
+    """scheduler → host agent. Answered by Incarnations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnations:
+    incarnations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """gateway → all over `alive.<gateway>`, every 250 ms."""
+
+    gateway: str
+
+
+@dataclass(frozen=True, slots=True)
+class CellRecord:
+    """Value of key `<model>.<cell>` in the KV bucket of cells: who leads the cell, and what it can hold."""
+
+    model: str
+    cell: str
+    term: int
+    scheduler: str  # instance
+    address: str  # host:port of WorkerLink
+    block_tokens: int
+    model_digest: str
+    max_prompt_tokens: int  # of the context and the pool the smaller; 0 until a worker said Hello
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatus:
+    """Every service's answer on `status`: who it is and whether it can serve."""
+
+    service: str
+    instance: str
+    pid: int
+    port: int  # 0 where it listens on none
+    ready: bool
+    detail: str
+    cells: tuple[CellStatus, ...] = field(default=())
+
+
+HostMessage = Kill | ListIncarnations
+HostReply = Gone | Incarnations

@@ -1,0 +1,191 @@
+"""The link between a worker and its scheduler: standing orders down, steps up."""
+
+from dataclasses import dataclass
+
+from libs.contracts.messages.requests import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSequence:
+    """A resident as its worker knows it, in Hello."""
+
+    sequence: int
+    request_id: str
+    choice: int
+    epoch: int
+    ids: tuple[int, ...]
+    cursor: int
+    prompt_tokens: int
+    block_table: tuple[int, ...]
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    worker: str  # stable name of the service instance
+    role: str  # "prefill" | "decode"
+    incarnation: str  # 32 hex digits
+    host: str
+    term: int  # highest term obeyed; 0 at first
+    version: int
+    pool: str
+    pool_blocks: int
+    layout_fingerprint: bytes
+    numerics_class: str
+    model_digest: str
+    max_model_len: int
+    max_batch_tokens: int
+    step_number: int
+    residents: tuple[HeldSequence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """Sent at the step boundary that takes a version, before its step."""
+
+    incarnation: str
+    term: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowResult:
+    """What one resident did since its last report."""
+
+    sequence: int
+    epoch: int
+    cursor: int
+    position: int  # of ids[0]
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    end: str  # "" | "stop" | "length" | "error"
+    at_until: bool  # stopped by itself: the removal is confirmed
+
+
+@dataclass(frozen=True, slots=True)
+class RowWait:
+    """A row that could not advance. Reported once when it begins (waited_ns = 0) and once when it ends."""
+
+    sequence: int
+    epoch: int
+    reason: str  # "out_of_grant" | "fill_behind"
+    waited_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """Repeat key: (incarnation, step_number). Kept by the worker until Ack."""
+
+    incarnation: str
+    term: int
+    version: int
+    step_number: int
+    rows: tuple[RowResult, ...]
+    waits: tuple[RowWait, ...]
+    removed: tuple[RowResult, ...]  # last cursor and unreported tokens of what this version removed
+    copies_done: int
+    batch_tokens: int
+    started_ns: int
+    ended_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resync:
+    """The hash after a delta differs, or its base is not ours: send a Snapshot."""
+
+    incarnation: str
+    term: int
+    version: int  # the last version that was right
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A sequence added to a worker. It may write from slot `cursor` on; blocks wholly below are read-only."""
+
+    sequence: int  # handle, unique within the term
+    request_id: str
+    choice: int
+    epoch: int
+    gateway: str
+    ids: tuple[int, ...]  # all known ids, prompt first
+    prompt_tokens: int
+    cursor: int
+    block_table: tuple[int, ...]
+    until: int
+    params: SamplingParams
+    cached_tokens: int
+    traceparent: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockGrant:
+    sequence: int
+    block_ids: tuple[int, ...]  # appended to the sequence's table, in order
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    sequence: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """At most `tokens` tokens of this sequence, from the worker's own cursor."""
+
+    sequence: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCopy:
+    """The first `tokens` tokens of block `source` into block `target`, before the step's writes."""
+
+    source: int
+    target: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole order; opens a term and answers Resync."""
+
+    term: int
+    version: int
+    residents: tuple[Resident, ...]
+    order_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Version v = version v − 1 with these changes, applied in the order of the fields. Items run once, at its step."""
+
+    term: int
+    version: int
+    removed: tuple[int, ...] = ()
+    added: tuple[Resident, ...] = ()
+    grants: tuple[BlockGrant, ...] = ()
+    untils: tuple[Until, ...] = ()
+    copies: tuple[BlockCopy, ...] = ()
+    chunks: tuple[Chunk, ...] = ()
+    order_hash: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Every StepResult up to and with this one is applied."""
+
+    term: int
+    step_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class FencedOff:
+    """The worker must exit now."""
+
+    term: int
+    reason: str
+
+
+WorkerMessage = Hello | Began | StepResult | Resync
+SchedulerMessage = Snapshot | Delta | Ack | FencedOff

@@ -1,0 +1,152 @@
+"""A request's way in, and what its gateway is told; repeat key (request_id, epoch, kind)."""
+
+from dataclasses import dataclass
+
+from libs.contracts.errors import WireError
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How tokens are drawn and when a worker ends a sequence. Neutral values switch a filter off."""
+
+    temperature: float = 1.0  # 0 is greedy
+    top_k: int = 0  # 0 is off
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0  # 0 … 2⁶⁴ − 1; the gateway draws one when the client gives none
+    max_tokens: int = 16
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    stop_token_ids: tuple[int, ...] = ()
+    logprobs: int = -1  # −1 none, 0 the sampled token's
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Exactly one of the three is set: chat messages as JSON, raw text, or ids."""
+
+    messages_json: bytes = b""
+    text: str = ""
+    ids: tuple[int, ...] = ()
+    kind: str = "text"  # "chat" | "text" | "ids"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """gateway → tokenizer over `requests.<model>`. Repeat key: (request_id, epoch, kind)."""
+
+    request_id: str
+    epoch: int
+    gateway: str
+    model: str
+    tenant: str
+    prompt: Prompt
+    params: SamplingParams
+    choices: int
+    deadline_unix_ms: int
+    echo_ids: bool  # Accepted carries the prompt ids back
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """tokenizer → scheduler over `sequences.<model>.<cell>`. Repeat key: (request_id, epoch, kind)."""
+
+    request_id: str
+    epoch: int
+    gateway: str
+    model: str
+    tenant: str
+    ids: tuple[int, ...]
+    block_hashes: tuple[bytes, ...]  # one per full block of the prompt
+    params: SamplingParams
+    choices: int
+    deadline_unix_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    request_id: str
+    epoch: int
+    cell: str
+    prompt_tokens: int
+    prompt_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    request_id: str
+    epoch: int
+    error: WireError
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRaised:
+    """scheduler → gateway: drop frames of lower epochs from now on. Answered by Logs."""
+
+    request_id: str
+    epoch: int
+    term: int
+    cell: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """scheduler → gateway, at the opening of a term: what do you hold of these requests? Answered by Logs."""
+
+    request_ids: tuple[str, ...]
+    term: int
+    cell: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """scheduler → gateway after a StepResult with an end; reveals a lost last frame."""
+
+    request_id: str
+    epoch: int
+    choice: int
+    total: int  # generated tokens of the choice
+    reason: str
+    term: int
+    cell: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """scheduler → gateway: the request ends with a typed error."""
+
+    request_id: str
+    epoch: int
+    error: WireError
+    term: int
+    cell: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The gateway's answer: it still holds the request, or it is gone."""
+
+    live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceLog:
+    choice: int
+    ids: tuple[int, ...]
+    end: str  # "" while open
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLog:
+    request_id: str
+    live: bool
+    epoch: int
+    choices: tuple[ChoiceLog, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    requests: tuple[RequestLog, ...]
+
+
+RepliesMessage = Accepted | Rejected | EpochRaised | LogQuery | Finished | Failed
