@@ -1,0 +1,73 @@
+"""Gateway process. Wiring only."""
+
+import os
+
+from libs.contracts.messages import ServiceStatus
+from libs.runtime.bus import Bus
+from libs.runtime.config import describe, load_config
+from libs.runtime.logs import get_logger, setup_logs
+from libs.runtime.process import run, stop_signal
+from libs.runtime.status import serve_status
+from libs.runtime.telemetry import telemetry
+from libs.text.tokenizer import Tokenizer
+from services.gateway.app import create_app
+from services.gateway.config import Config
+from services.gateway.door import Door
+from services.gateway.generate import Service
+from services.gateway.hub import Hub
+from services.gateway.intake import listening
+from services.gateway.metrics import Metrics
+from services.gateway.outbox import Outbox
+from services.gateway.server import serving
+from services.gateway.validate import Limits
+
+NAME = "gateway"
+
+log = get_logger(NAME)
+
+
+async def main() -> None:
+    config = load_config(Config, prefix="HR_GATEWAY_")
+    setup_logs(config.log_level, config.log_format, service=NAME, instance=config.instance)
+    log.info("starting", **describe(config))
+    tokenizer = Tokenizer.from_dir(config.model_dir)
+    metrics = Metrics(config.model)
+    async with (
+        telemetry(NAME, config.instance, config.otlp_endpoint),
+        Bus.connect(
+            config.nats_url, service=NAME, user=config.nats_user, password=config.nats_password.get_secret_value()
+        ) as bus,
+        stop_signal() as stop,
+    ):
+        outbox = Outbox(bus, config.instance, patience_s=config.request_timeout_s)
+        hub = Hub(outbox, metrics)
+        door = Door(bus, await bus.cells(), outbox, config.model)
+        limits = Limits(config.model, config.max_model_len, tokenizer.vocab_size)
+        service = Service(
+            gateway=config.instance,
+            door=door,
+            hub=hub,
+            metrics=metrics,
+            tokenizer=tokenizer,
+            limits=limits,
+            max_body_bytes=config.max_body_bytes,
+            request_timeout_s=config.request_timeout_s,
+        )
+        app = create_app(service, api_key=config.api_key.get_secret_value())
+
+        def status() -> ServiceStatus:
+            obstacle = door.obstacle
+            return ServiceStatus(NAME, config.instance, os.getpid(), config.port, not obstacle, obstacle)
+
+        async with hub.running(), listening(bus, config.instance, hub), serving(app, config.host, config.port):
+            await serve_status(bus, status)
+            door.open()
+            log.info("serving", host=config.host, port=config.port)
+            await stop.wait()
+            door.close()
+            await hub.drain(config.drain_s)
+    log.info("stopped")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,77 @@
+"""The HTTP routes as one ASGI app, whatever server runs it."""
+
+import time
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+
+from services.gateway import metrics, reply
+from services.gateway.auth import Guard
+from services.gateway.errors_http import Refused
+from services.gateway.generate import Generate, Service
+from services.gateway.reply import Receive, Scope, Send
+from services.gateway.validate import Kind
+
+OWNER = "headrace"
+
+
+def create_app(service: Service, *, api_key: str) -> Guard:
+    """All routes, behind the guard."""
+    created_unix_s = int(time.time())
+
+    async def alive(request: Request) -> Response:
+        return _json({"status": "alive"})
+
+    async def ready(request: Request) -> Response:
+        obstacle = await service.door.ready()
+        return _json({"status": obstacle or "ready"}, status=503 if obstacle else 200)
+
+    async def models(request: Request) -> Response:
+        limits = service.limits
+        model = {
+            "id": limits.model,
+            "object": "model",
+            "created": created_unix_s,
+            "owned_by": OWNER,
+            "root": limits.model,
+            "parent": None,
+            "max_model_len": limits.max_model_len,
+        }
+        return _json({"object": "list", "data": [model]})
+
+    async def exposition(request: Request) -> Response:
+        return Response(service.metrics.exposition(), media_type=metrics.CONTENT_TYPE)
+
+    routes = [
+        Route("/health", alive),
+        Route("/live", alive),
+        Route("/ready", ready),
+        Route("/metrics", exposition),
+        Route("/v1/models", models),
+        Route("/v1/chat/completions", Generate(Kind.CHAT, service), methods=["POST"]),
+        Route("/v1/completions", Generate(Kind.COMPLETION, service), methods=["POST"]),
+    ]
+    router = Router(routes, redirect_slashes=False)
+
+    async def routed(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = router  # makes Starlette raise for an unknown route or method instead of answering in plain text
+        try:
+            await router(scope, receive, send)
+        except HTTPException as error:
+            headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
+            await reply.error(send, _not_routed(error), headers)
+
+    return Guard(routed, api_key)
+
+
+def _not_routed(error: HTTPException) -> Refused:
+    if error.status_code == 405:
+        return Refused("method_not_allowed", "the route does not take this method")
+    return Refused("not_found", "there is no such route")
+
+
+def _json(value: object, *, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")

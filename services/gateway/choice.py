@@ -1,0 +1,95 @@
+"""One choice from token reports to text: log, detokeniser and stop matcher in a row. No I/O, no clock of its own."""
+
+from collections.abc import Sequence
+
+from libs.contracts.messages import ChoiceLog
+from libs.text.detokenize import Detokenizer, TokenBytes
+from libs.text.stops import StopMatcher
+from services.gateway.repair import Repair
+from services.gateway.shapes import Delta
+from services.gateway.token_log import TokenLog
+
+STOP = "stop"
+ERROR = "error"
+
+
+class Choice:
+    """Mutable, owned by one Stream. `reason` is set when the choice has ended and all its text is certain."""
+
+    def __init__(
+        self, index: int, tokenizer: TokenBytes, stops: tuple[str, ...], *, min_tokens: int, max_tokens: int
+    ) -> None:
+        self.index = index
+        self.log = TokenLog(max_tokens)
+        self.reason = ""
+        self.stopped_at: int | None = None  # position of the token that completed a stop string
+        self.repair: Repair | None = None  # from the moment that somebody can be asked
+        self._detokenizer = Detokenizer(tokenizer)
+        self._matcher = StopMatcher(stops, min_tokens)
+        self._text: list[str] = []
+        self._taken_tokens = 0
+        self._told_reason = False
+
+    @property
+    def tokens(self) -> int:
+        return len(self.log.ids)
+
+    @property
+    def told(self) -> bool:
+        """Whether everything has been taken."""
+        return self._told_reason
+
+    def add(self, position: int, ids: Sequence[int], end: str) -> int:
+        """Take a report of tokens. Returns how many became part of the answer. Raises ExactnessViolation."""
+        before = self.tokens
+        if self.log.add(position, ids, end):
+            self._read_from(before)
+        self._close()
+        return self.tokens - before
+
+    def finish(self, total: int, end: str) -> None:
+        """Learn the end from the scheduler; tokens may still be missing."""
+        self.log.finish(total, end)
+        if self.log.has_gap and self.repair:
+            self.repair.hurry()
+        self._close()
+
+    def take(self) -> Delta | None:
+        """What has become certain since the last time, or None when there is nothing to tell a client."""
+        if self._told_reason or not (self._text or self.reason):
+            return None
+        text = "".join(self._text)
+        self._text.clear()
+        first, self._taken_tokens = self._taken_tokens, self.tokens
+        self._told_reason = bool(self.reason)
+        return Delta(self.index, text, self.log.ids[first:], self.reason or None)
+
+    def to_log(self) -> ChoiceLog:
+        return ChoiceLog(self.index, tuple(self.log.ids), self.log.end)
+
+    def _read_from(self, position: int) -> None:
+        """Turn the ids from `position` on into text, up to a stop string."""
+        ids = self.log.ids
+        # The token that ended the choice by itself, an end of turn or a stop id, is counted but never shown.
+        shown = len(ids) - 1 if self.log.end == STOP else len(ids)
+        for place in range(position, shown):
+            if text := self._detokenizer.push_one(ids[place]):
+                self._emit(place, text)
+                if self.stopped_at is not None:
+                    return
+
+    def _emit(self, position: int, text: str) -> None:
+        if certain := self._matcher.push(position, text):
+            self._text.append(certain)
+        if self._matcher.match is not None:
+            self.stopped_at = position
+            self.log.cut(position + 1, STOP)
+
+    def _close(self) -> None:
+        if self.reason or not self.log.end:
+            return
+        if self.stopped_at is None and (tail := self._detokenizer.finish()):
+            self._emit(self.tokens - 1, tail)
+        if self.stopped_at is None and (held := self._matcher.finish()):
+            self._text.append(held)
+        self.reason = self.log.end

@@ -1,0 +1,37 @@
+"""Gateway settings. Units are in the names; there are no others."""
+
+import ipaddress
+from pathlib import Path
+
+from pydantic import Field, SecretStr, model_validator
+
+from libs.runtime.config import ServiceConfig
+
+MAX_MODEL_LEN_TOKENS = 1 << 24
+
+
+class Config(ServiceConfig):
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=1, le=65535)
+    model_dir: Path  # tokenizer.json: the gateway turns ids into text
+    model: str = Field(min_length=1)  # the name that clients ask for
+    api_key: SecretStr = SecretStr("")  # needed unless host is loopback
+    max_body_bytes: int = Field(default=4 << 20, ge=1024, le=64 << 20)
+    request_timeout_s: float = Field(default=600.0, gt=0, le=86_400)
+    max_model_len: int = Field(ge=2, le=MAX_MODEL_LEN_TOKENS)
+
+    @model_validator(mode="after")
+    def _a_public_door_has_a_key(self) -> "Config":
+        if not is_loopback(self.host) and not self.api_key.get_secret_value():
+            raise ValueError("API_KEY is required when HOST is not loopback")
+        return self
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host` (a name or an address, IPv6 without brackets)."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,71 @@
+"""Whether requests may come in: draining, the broker's connection, and a cell that serves the model."""
+
+import asyncio
+
+from libs.contracts.errors import Unavailable
+from libs.runtime.bus import Bus
+from libs.runtime.cells import CellDirectory
+from services.gateway.outbox import Outbox
+
+PROBE_TIMEOUT_S = 0.5
+PROBE_VALID_S = 0.5  # readiness is asked for without a key, so asking often must cost nothing
+
+
+class Door:
+    """Mutable: opens once, closes once, and remembers the last probe."""
+
+    def __init__(self, bus: Bus, cells: CellDirectory, outbox: Outbox, model: str) -> None:
+        self._bus = bus
+        self._cells = cells
+        self._outbox = outbox
+        self._model = model
+        self._shut = "the server is starting"  # why nothing may come in, whatever the rest is like
+        self._probe: asyncio.Task[bool] | None = None
+        self._probed_s = float("-inf")
+
+    def open(self) -> None:
+        """Everything that a request needs in this process is up."""
+        self._shut = ""
+
+    def close(self) -> None:
+        """Let nothing in any more."""
+        self._shut = "the server is shutting down"
+
+    @property
+    def is_shut(self) -> bool:
+        return bool(self._shut)
+
+    @property
+    def obstacle(self) -> str:
+        """Why a request cannot be served now, as far as this process knows; "" when nothing is known against it."""
+        if self._shut:
+            return self._shut
+        if not self._bus.connected:
+            return "the broker is not connected"
+        if not self._open_cells():
+            return "no worker serves the model yet"
+        return ""
+
+    def check(self) -> None:
+        """Raises Unavailable when a request would only wait for something that is not there."""
+        if obstacle := self.obstacle:
+            raise Unavailable(obstacle)
+
+    async def ready(self) -> str:
+        """`obstacle`, and beyond it whether a scheduler with a worker answers."""
+        if obstacle := self.obstacle:
+            return obstacle
+        now_s = asyncio.get_running_loop().time()
+        if self._probe is None or (self._probe.done() and now_s - self._probed_s > PROBE_VALID_S):
+            self._probe = asyncio.create_task(self._ask_cells())
+            self._probed_s = now_s
+        return "" if await asyncio.shield(self._probe) else "no scheduler with a worker answers"
+
+    async def _ask_cells(self) -> bool:
+        answers = await asyncio.gather(
+            *(self._outbox.status(cell, timeout_s=PROBE_TIMEOUT_S) for cell in self._open_cells())
+        )
+        return any(status is not None and status.workers for status in answers)
+
+    def _open_cells(self) -> list[str]:
+        return [record.cell for record in self._cells.get(self._model) if record.max_prompt_tokens]

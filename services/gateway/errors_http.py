@@ -1,0 +1,73 @@
+"""Errors as HTTP: the one table from an error's code to a status, and the bodies that OpenAI clients expect."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from libs.contracts.errors import HeadraceError
+from services.gateway import sse
+
+RETRY_AFTER_S = 1  # never above 120: the official client gives up beyond
+INVALID = "invalid_request_error"
+SERVER = "server_error"
+UNAVAILABLE = "service_unavailable_error"
+
+# code → (status, OpenAI's type of error)
+STATUS: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
+    {
+        "invalid_request": (400, INVALID),
+        "context_length_exceeded": (400, INVALID),
+        "invalid_api_key": (401, "authentication_error"),
+        "forbidden": (403, "permission_error"),
+        "model_not_found": (404, INVALID),
+        "not_found": (404, INVALID),
+        "method_not_allowed": (405, INVALID),
+        "request_timeout": (408, INVALID),
+        "body_too_large": (413, INVALID),
+        "unsupported_media_type": (415, INVALID),
+        "overloaded": (429, "rate_limit_error"),
+        "unavailable": (503, UNAVAILABLE),
+        "fenced": (503, UNAVAILABLE),
+        "worker_lost": (503, UNAVAILABLE),
+        "deadline_exceeded": (504, "timeout_error"),
+    }
+)
+UNEXPECTED = (500, SERVER)
+
+
+class Refused(HeadraceError):
+    """What only HTTP can get wrong: a route, a method, a media type, a body's size. Never crosses the wire."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def status_of(error: HeadraceError) -> int:
+    return STATUS.get(error.code, UNEXPECTED)[0]
+
+
+def body_of(error: HeadraceError) -> bytes:
+    """{"error": {message, type, param, code}}."""
+    kind = STATUS.get(error.code, UNEXPECTED)[1]
+    return msgspec.json.encode(
+        {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
+    )
+
+
+def headers_of(error: HeadraceError) -> Iterable[tuple[bytes, bytes]]:
+    """What tells a client when to come back, or not to. A blind retry would run the prompt again."""
+    status = status_of(error)
+    if status in (429, 503):
+        yield b"retry-after", b"%d" % RETRY_AFTER_S
+    elif status >= 500 and not error.retryable:
+        yield b"x-should-retry", b"false"
+    if status == 401:
+        yield b"www-authenticate", b"Bearer"
+
+
+def event_of(error: HeadraceError) -> bytes:
+    """How a started stream ends when it fails: nothing follows this event."""
+    return sse.event(body_of(error))

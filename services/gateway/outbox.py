@@ -1,0 +1,117 @@
+"""Everything that leaves the gateway for another service: requests, control messages, the alive beat."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from libs.contracts import codec, flow
+from libs.contracts.errors import MalformedMessage, Unavailable
+from libs.contracts.messages import Alive, Cancel, CellStatus, Delivered, Request, Resend, Resent, StatusQuery, StopAt
+from libs.runtime.bus import Bus
+from libs.runtime.logs import get_logger
+from services.gateway.errors_http import Refused
+
+ANSWER_TIMEOUT_S = 1.0
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 1.0
+
+log = get_logger("gateway")
+
+
+class Outbox:
+    """Mutable: it owns the background tasks that repeat control messages until they are answered."""
+
+    def __init__(self, bus: Bus, gateway: str, *, patience_s: float) -> None:
+        self._bus = bus
+        self._gateway = gateway
+        self._patience_s = patience_s  # a request that old has passed its deadline everywhere
+        self._errands: set[asyncio.Task[None]] = set()
+
+    async def submit(self, request: Request, traceparent: str) -> None:
+        """Put a request into its model's queue. Raises Overloaded, Unavailable, Refused for one too large to send."""
+        payload = codec.encode(request)
+        if len(payload) > self._bus.max_payload_bytes:
+            raise Refused("body_too_large", "the prompt is too large to be queued")
+        message_id = f"{request.request_id}:{request.epoch}:request"
+        try:
+            await self._bus.enqueue(
+                flow.requests_subject(request.model), payload, message_id=message_id, traceparent=traceparent
+            )
+        except Unavailable as error:
+            log.warning("request_not_queued", request_id=request.request_id, reason=error.message)
+            raise Unavailable("the request could not be queued, try again") from error
+
+    def tell(
+        self, cell: str, messages: Sequence[Cancel | StopAt | Delivered], done: Callable[[], None] | None = None
+    ) -> None:
+        """Send each message to the cell's scheduler until it is answered, in this order, then call `done`."""
+        errand = asyncio.create_task(self._tell(cell, messages, done))
+        self._errands.add(errand)
+        errand.add_done_callback(self._errands.discard)
+
+    def cancel(self, cell: str, request_id: str, deadline_unix_ms: int | None) -> None:
+        """Have the scheduler drop a request; without a deadline it was not ours, so the longest possible is assumed."""
+        if deadline_unix_ms is None:
+            deadline_unix_ms = int((time.time() + self._patience_s) * 1000)
+        self.tell(cell, (Cancel(request_id, deadline_unix_ms),))
+
+    async def ask(self, cell: str, resend: Resend) -> Resent | None:
+        """What the scheduler has logged, or None when it does not answer in time."""
+        try:
+            return codec.decode(Resent, await self._control(cell, resend))
+        except (Unavailable, MalformedMessage):
+            return None
+
+    async def status(self, cell: str, *, timeout_s: float) -> CellStatus | None:
+        """How the cell's scheduler describes itself, or None when it does not answer in time."""
+        payload = codec.encode_in("ControlMessage", StatusQuery())
+        try:
+            return codec.decode(
+                CellStatus, await self._bus.request(flow.control_subject(cell), payload, timeout_s=timeout_s)
+            )
+        except (Unavailable, MalformedMessage):
+            return None
+
+    async def beat(self) -> None:
+        """Say for ever that this gateway lives: silence for a second is its death."""
+        payload = codec.encode(Alive(self._gateway))
+        while True:
+            try:
+                await self._bus.publish(flow.alive_subject(self._gateway), payload)
+            except Unavailable:
+                log.debug("alive_not_sent")
+            await asyncio.sleep(flow.ALIVE_INTERVAL_S)
+
+    async def settle(self, timeout_s: float) -> None:
+        """Wait for the errands under way, then give up on the rest."""
+        if self._errands:
+            await asyncio.wait(self._errands, timeout=timeout_s)
+        for errand in self._errands:
+            errand.cancel()
+
+    async def _tell(
+        self, cell: str, messages: Sequence[Cancel | StopAt | Delivered], done: Callable[[], None] | None
+    ) -> None:
+        for message in messages:
+            await self._repeat(cell, message)
+        if done is not None:
+            done()
+
+    async def _repeat(self, cell: str, message: Cancel | StopAt | Delivered) -> None:
+        loop, pause_s = asyncio.get_running_loop(), FIRST_PAUSE_S
+        give_up_s = loop.time() + self._patience_s
+        while True:
+            try:
+                await self._control(cell, message)
+                return
+            except Unavailable as error:
+                if loop.time() >= give_up_s:
+                    log.warning("not_told", cell=cell, kind=type(message).__name__, request_id=message.request_id)
+                    return
+                log.debug("told_again", cell=cell, kind=type(message).__name__, reason=error.message)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _control(self, cell: str, message: Cancel | StopAt | Delivered | Resend) -> bytes:
+        payload = codec.encode_in("ControlMessage", message)
+        return await self._bus.request(flow.control_subject(cell), payload, timeout_s=ANSWER_TIMEOUT_S)

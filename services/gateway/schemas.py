@@ -1,0 +1,209 @@
+"""Bodies of the two endpoints as clients send them: types only, no bounds. Unknown fields are ignored.
+
+Fields that are known but not supported are kept as raw JSON, so that any value decodes and none is built.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from libs.contracts.errors import InvalidRequest
+
+ABSENT = Raw(b"null")
+LONGEST_NEUTRAL_BYTES = 64
+_PATH = re.compile(r"`\$\.(\w+)")
+_MISSING = re.compile(r"missing required field `(\w+)`")
+
+B = TypeVar("B", bound="Body")
+
+
+class StreamOptions(Struct):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class Part(Struct):
+    type: str
+    text: str | None = None
+
+
+class Message(Struct):
+    role: str
+    content: str | list[Part] | None = None
+    name: str | None = None
+    tool_call_id: str | None = None
+    tool_calls: Raw = ABSENT
+
+
+class Body(Struct, kw_only=True):
+    """What both endpoints take."""
+
+    model: str
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool | None = None
+    min_tokens: int | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    return_token_ids: bool | None = None
+
+    add_special_tokens: Raw = ABSENT
+    allowed_token_ids: Raw = ABSENT
+    bad_words: Raw = ABSENT
+    best_of: Raw = ABSENT
+    cache_salt: Raw = ABSENT
+    echo: Raw = ABSENT
+    frequency_penalty: Raw = ABSENT
+    guided_choice: Raw = ABSENT
+    guided_decoding_backend: Raw = ABSENT
+    guided_grammar: Raw = ABSENT
+    guided_json: Raw = ABSENT
+    guided_regex: Raw = ABSENT
+    guided_whitespace_pattern: Raw = ABSENT
+    include_stop_str_in_output: Raw = ABSENT
+    kv_transfer_params: Raw = ABSENT
+    length_penalty: Raw = ABSENT
+    logit_bias: Raw = ABSENT
+    logits_processors: Raw = ABSENT
+    logprobs: Raw = ABSENT
+    lora: Raw = ABSENT
+    lora_request: Raw = ABSENT
+    n: Raw = ABSENT
+    presence_penalty: Raw = ABSENT
+    priority: Raw = ABSENT
+    prompt_embeds: Raw = ABSENT
+    prompt_logprobs: Raw = ABSENT
+    repetition_penalty: Raw = ABSENT
+    response_format: Raw = ABSENT
+    return_tokens_as_token_ids: Raw = ABSENT
+    skip_special_tokens: Raw = ABSENT
+    spaces_between_special_tokens: Raw = ABSENT
+    structured_outputs: Raw = ABSENT
+    suffix: Raw = ABSENT
+    truncate_prompt_tokens: Raw = ABSENT
+    use_beam_search: Raw = ABSENT
+
+
+class ChatBody(Body, kw_only=True):
+    messages: list[Message]
+    max_completion_tokens: int | None = None
+
+    add_generation_prompt: Raw = ABSENT
+    audio: Raw = ABSENT
+    chat_template: Raw = ABSENT
+    chat_template_kwargs: Raw = ABSENT
+    continue_final_message: Raw = ABSENT
+    documents: Raw = ABSENT
+    function_call: Raw = ABSENT
+    functions: Raw = ABSENT
+    mm_processor_kwargs: Raw = ABSENT
+    modalities: Raw = ABSENT
+    tool_choice: Raw = ABSENT
+    tools: Raw = ABSENT
+    top_logprobs: Raw = ABSENT
+    web_search_options: Raw = ABSENT
+
+
+class CompletionBody(Body, kw_only=True):
+    prompt: str | list[int | str | list[int]]
+
+
+# Values of a field, besides null, that ask for nothing this server would not do anyway.
+NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
+    {
+        "allowed_token_ids": ([],),
+        "bad_words": ([],),
+        "best_of": (1,),
+        "echo": (False,),
+        "frequency_penalty": (0,),
+        "include_stop_str_in_output": (False,),
+        "length_penalty": (1,),
+        "logit_bias": ({},),
+        "logits_processors": ([],),
+        "n": (1,),
+        "presence_penalty": (0,),
+        "priority": (0,),
+        "repetition_penalty": (1,),
+        "response_format": ({"type": "text"},),
+        "return_tokens_as_token_ids": (False,),
+        "skip_special_tokens": (True,),
+        "spaces_between_special_tokens": (True,),
+        "suffix": ("",),
+        "use_beam_search": (False,),
+    }
+)
+NEUTRAL_CHAT: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
+    {
+        **NEUTRAL,
+        "add_generation_prompt": (True,),
+        "add_special_tokens": (False,),
+        "chat_template_kwargs": ({},),
+        "continue_final_message": (False,),
+        "documents": ([],),
+        "function_call": ("none", "auto"),
+        "functions": ([],),
+        "logprobs": (False,),
+        "modalities": (["text"],),
+        "tool_choice": ("none", "auto"),
+        "tools": ([],),
+        "top_logprobs": (0,),
+    }
+)
+NEUTRAL_COMPLETION: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType({**NEUTRAL, "add_special_tokens": (True,)})
+
+
+@cache
+def raw_fields(kind: type[Body]) -> tuple[str, ...]:
+    """Names of the known but unsupported fields of a body, in the order of their declaration."""
+    return tuple(field.name for field in msgspec.structs.fields(kind) if field.type is Raw)
+
+
+def unsupported(body: Body, neutral: Mapping[str, tuple[Any, ...]]) -> Iterator[str]:
+    """Names of known but unsupported fields whose value asks for something."""
+    for name in raw_fields(type(body)):
+        raw = getattr(body, name)
+        if raw is not ABSENT and not is_neutral(raw, neutral.get(name, ())):
+            yield name
+
+
+def is_neutral(raw: Raw, values: tuple[Any, ...]) -> bool:
+    """Whether raw JSON is null or one of `values`; true is not 1 here, but 1.0 is."""
+    text = bytes(raw)
+    if len(text) > LONGEST_NEUTRAL_BYTES:
+        return False
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return value is None or any(
+        value == candidate and isinstance(value, bool) == isinstance(candidate, bool) for candidate in values
+    )
+
+
+def decode(kind: type[B], payload: bytes) -> B:
+    """The body in `payload`. Raises InvalidRequest that names the field at fault, when one is."""
+    try:
+        return msgspec.json.decode(payload, type=kind)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(str(error), param=_field(str(error))) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"the body is not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise InvalidRequest("the body is nested too deeply") from error
+
+
+def _field(message: str) -> str | None:
+    """The top-level field that a message of msgspec is about."""
+    found = _PATH.search(message) or _MISSING.search(message)
+    return found[1] if found else None

@@ -1,0 +1,243 @@
+"""One request's life in the gateway: sent → accepted → streaming → complete, or failed at any point.
+
+Events come in from the hub, synchronously; deltas go out to the one response that awaits them. No I/O.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from libs.contracts.errors import HeadraceError, MalformedMessage, NumericalError, Unavailable
+from libs.contracts.messages import (
+    Accepted,
+    Delivered,
+    Finished,
+    FrameRow,
+    Request,
+    RequestLog,
+    Resend,
+    Resent,
+    StopAt,
+)
+from libs.text.detokenize import TokenBytes
+from services.gateway.choice import ERROR, Choice
+from services.gateway.observe import Observer
+from services.gateway.repair import Repair
+from services.gateway.shapes import Delta, Usage
+from services.gateway.validate import ValidRequest
+
+EPOCH = 1  # of a request's first attempt
+LOST_S = 5.0
+TENANT = ""  # one for all, until keys name theirs
+
+
+class ClientGone(Exception):
+    """Nobody reads the response any more."""
+
+
+class Phase(Enum):
+    SENT = "sent"
+    ACCEPTED = "accepted"
+    STREAMING = "streaming"
+    COMPLETE = "complete"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Who a request is to the other services, and how long it may take."""
+
+    request_id: str
+    gateway: str
+    deadline_s: float  # on the event loop's clock
+    deadline_unix_ms: int
+
+
+class Stream:
+    """Mutable, owned by the hub. One task at a time reads `deltas`."""
+
+    def __init__(self, ticket: Ticket, request: ValidRequest, tokenizer: TokenBytes, observer: Observer) -> None:
+        self.ticket = ticket
+        self.request = request
+        self.observer = observer
+        self.phase = Phase.SENT
+        self.epoch = EPOCH
+        self.cell = ""  # of the first message that names one; a frame may overtake Accepted
+        self.accepted: Accepted | None = None
+        self.cached_tokens = 0
+        self.settled = False  # the scheduler has confirmed that it forgot the request
+        params = request.params
+        self.choices = (
+            Choice(0, tokenizer, request.stops, min_tokens=params.min_tokens, max_tokens=params.max_tokens),
+        )
+        self._doubted = False
+        self._unknown_since_s: float | None = None  # the scheduler does not know this request
+        self._failure: HeadraceError | ClientGone | None = None
+        self._outgoing: list[StopAt | Delivered] = []
+        self._wake = asyncio.Event()
+
+    @property
+    def request_id(self) -> str:
+        return self.ticket.request_id
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is expected from the services behind."""
+        return self.phase in (Phase.COMPLETE, Phase.FAILED)
+
+    @property
+    def usage(self) -> Usage:
+        prompt_tokens = self.accepted.prompt_tokens if self.accepted else 0
+        return Usage(prompt_tokens, sum(choice.tokens for choice in self.choices), self.cached_tokens)
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        """Empty unless the request asked for them."""
+        return self.accepted.prompt_ids if self.accepted else ()
+
+    def on_accepted(self, accepted: Accepted, now_s: float) -> None:
+        if self.accepted is None:
+            self.accepted = accepted
+            self._in_cell(accepted.cell, now_s)
+            if self.phase is Phase.SENT:
+                self.phase = Phase.ACCEPTED
+            self._notify()
+
+    def on_row(self, row: FrameRow, cell: str, now_s: float) -> None:
+        """Take tokens from a worker. Raises ExactnessViolation, MalformedMessage."""
+        if self.over or row.epoch < self.epoch:
+            return
+        if row.choice >= len(self.choices):
+            raise MalformedMessage(f"a token of choice {row.choice}, which was not asked for")
+        self.epoch = row.epoch
+        self._in_cell(cell, now_s)
+        if row.traceparent:
+            self.observer.residence(row.traceparent)
+        if self.phase is not Phase.STREAMING:
+            self.cached_tokens = row.cached_tokens
+        self._add(self.choices[row.choice], row.position, row.ids, row.end, now_s)
+
+    def on_resent(self, choice: Choice, resent: Resent | None, now_s: float) -> None:
+        """Take the scheduler's answer to a Resend, or that there was none. Raises Unavailable for a lost request."""
+        if self.over:
+            return
+        if resent is not None:
+            self._check_known(resent.known, now_s)
+        if resent is not None and resent.known and (resent.ids or resent.end):
+            self._add(choice, resent.position, resent.ids, resent.end, now_s)
+        if choice.repair:
+            choice.repair.answered(now_s, has_gap=choice.log.has_gap)
+
+    def on_finished(self, finished: Finished, now_s: float) -> None:
+        if self.over or finished.epoch < self.epoch or finished.choice >= len(self.choices):
+            return
+        self._in_cell(finished.cell, now_s)
+        self.choices[finished.choice].finish(finished.total, finished.reason)
+        self._progress()
+
+    def fail(self, error: HeadraceError | ClientGone) -> None:
+        """End the request for its client. A complete one stays complete if its reader has all it needs."""
+        if self.phase is Phase.FAILED or (self.phase is Phase.COMPLETE and self.accepted is not None):
+            return
+        self.phase = Phase.FAILED
+        self._failure = error
+        self._wake.set()
+
+    def doubt(self) -> None:
+        """The scheduler may have dropped this request: ask soon, and believe it when it says so."""
+        self._doubted = True
+        for choice in self.choices:
+            if choice.repair:
+                choice.repair.hurry()
+
+    def repairs(self, now_s: float) -> Iterator[tuple[Choice, Resend]]:
+        """What to ask the scheduler now; each is to be answered by on_resent."""
+        if self.over:
+            return
+        for choice in self.choices:
+            if choice.repair and not choice.reason and choice.repair.due(now_s, has_gap=choice.log.has_gap):
+                choice.repair.asked()
+                yield choice, Resend(self.ticket.request_id, choice.index, choice.tokens)
+
+    def take_messages(self) -> list[StopAt | Delivered]:
+        """What the scheduler must be told since the last time, in this order."""
+        messages, self._outgoing = self._outgoing, []
+        return messages
+
+    def to_wire(self) -> Request:
+        return Request(
+            request_id=self.request_id,
+            epoch=EPOCH,
+            gateway=self.ticket.gateway,
+            model=self.request.model,
+            tenant=TENANT,
+            prompt=self.request.prompt,
+            params=self.request.params,
+            choices=len(self.choices),
+            deadline_unix_ms=self.ticket.deadline_unix_ms,
+            echo_ids=self.request.return_token_ids,
+        )
+
+    def to_log(self) -> RequestLog:
+        return RequestLog(self.ticket.request_id, True, self.epoch, tuple(choice.to_log() for choice in self.choices))
+
+    async def deltas(self) -> AsyncIterator[Delta]:
+        """Text as it becomes certain, from the moment of acceptance to each choice's last delta.
+
+        A reader that is slower than the tokens gets several of them in one delta. Raises the HeadraceError that the
+        request failed with, or ClientGone.
+        """
+        while not all(choice.told for choice in self.choices):
+            await self._wake.wait()
+            self._wake.clear()
+            if self._failure is not None:
+                raise self._failure
+            if self.accepted is not None:
+                for choice in self.choices:
+                    if delta := choice.take():
+                        yield delta
+
+    def _in_cell(self, cell: str, now_s: float) -> None:
+        if not self.cell:
+            self.cell = cell
+            for choice in self.choices:
+                choice.repair = Repair(now_s)
+
+    def _check_known(self, known: bool, now_s: float) -> None:
+        """A request that was being computed, and stays unknown for longer than a restart takes, will not come back.
+
+        Before its first token it may just be on its way to the scheduler, unless there is reason to doubt that.
+        """
+        if known or not (self._doubted or self.phase is Phase.STREAMING):
+            self._unknown_since_s = None
+        elif self._unknown_since_s is None:
+            self._unknown_since_s = now_s
+        elif now_s - self._unknown_since_s >= LOST_S:
+            raise Unavailable("the request was lost, try again")
+
+    def _add(self, choice: Choice, position: int, ids: tuple[int, ...], end: str, now_s: float) -> None:
+        was_stopped = choice.stopped_at is not None
+        tokens = choice.add(position, ids, end)
+        if tokens:
+            self.phase = Phase.STREAMING
+            self.observer.tokens(tokens, now_s)
+            if choice.repair:
+                choice.repair.heard(now_s)
+        if choice.stopped_at is not None and not was_stopped:
+            self._outgoing.append(StopAt(self.ticket.request_id, choice.index, choice.stopped_at))
+        self._progress()
+
+    def _progress(self) -> None:
+        """Complete the request when every choice has ended, and let its reader go on."""
+        if all(choice.reason for choice in self.choices):
+            self._outgoing.append(Delivered(self.ticket.request_id, tuple(choice.tokens for choice in self.choices)))
+            if any(choice.reason == ERROR for choice in self.choices):
+                self.fail(NumericalError("the model's output was not finite"))
+            else:
+                self.phase = Phase.COMPLETE
+        self._notify()
+
+    def _notify(self) -> None:
+        if self.request.stream or self.over:
+            self._wake.set()

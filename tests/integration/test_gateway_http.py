@@ -1,0 +1,300 @@
+"""The gateway behind a real server and a real broker, with the official client in front and a played backend behind."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from libs.contracts import codec, flow
+from libs.contracts.messages import Cancel, Delivered, Request, Resend, ServiceStatus, StopAt
+from libs.runtime.bus import Bus
+from tests.fakes.collector import Collector, collector
+from tests.integration.servers import ADMIN, NatsServer, free_port
+from tests.unit.gateway.backend import MODEL, Backend, cell_record
+from tests.unit.text.small_model import EOS as SMALL_EOS
+from tests.unit.text.small_model import FIRST_BYTE, small_tokenizer_json
+
+pytestmark = pytest.mark.integration
+
+INSTANCE = "gateway-under-test"
+KEY = "sk-test-integration"
+MAX_MODEL_LEN = 256
+START_S = 15.0
+
+
+def ids_of(text: str) -> list[int]:
+    """One id a byte in the small vocabulary."""
+    return [FIRST_BYTE + byte for byte in text.encode()]
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A gateway process, its broker, and who plays the services behind it."""
+
+    process: asyncio.subprocess.Process
+    bus: Bus
+    backend: Backend
+    base_url: str
+    requests: asyncio.Queue[Request]
+    environ: dict[str, str]
+
+    def client(self, *, key: str = KEY) -> AsyncOpenAI:
+        return AsyncOpenAI(base_url=f"{self.base_url}/v1", api_key=key, max_retries=0, timeout=20)
+
+    async def accepted(self) -> Request:
+        """The next request from the queue, accepted."""
+        request = await asyncio.wait_for(self.requests.get(), 10)
+        assert await self.backend.accept(request)
+        return request
+
+    async def answer(self, ids: Sequence[int], end: str, *, lost: Sequence[int] = ()) -> Request:
+        """Accept the next request and send a frame a token, but for those that the broker is to lose."""
+        request = await self.accepted()
+        self.backend.log[request.request_id] = (tuple(ids), end)
+        for position, token_id in enumerate(ids):
+            if position not in lost:
+                last = end if position == len(ids) - 1 else ""
+                await self.backend.tokens(request, position, [token_id], last)
+        return request
+
+
+@pytest.fixture
+def traces() -> Iterator[Collector]:
+    """Where the gateway's spans go."""
+    with collector() as running:
+        yield running
+
+
+@pytest.fixture
+async def stack(own_nats_server: NatsServer, traces: Collector, tmp_path: Path) -> AsyncIterator[Stack]:
+    """`python -m services.gateway` with a key, ready to serve."""
+    (tmp_path / "tokenizer.json").write_text(small_tokenizer_json())
+    port = free_port()
+    async with own_nats_server.connect(ADMIN) as bus:
+        await bus.declare_work_queue(flow.REQUESTS_STREAM, ["requests.*"], max_messages=100)
+        await bus.declare_cells()
+        record = cell_record()
+        term = await bus.claim_term(record)
+        backend = Backend(bus, INSTANCE, term=term)
+        await backend.start()
+        settings = {
+            "INSTANCE": INSTANCE,
+            "NATS_URL": own_nats_server.url,
+            "NATS_USER": "gateway",
+            "NATS_PASSWORD": own_nats_server.passwords["gateway"],
+            "HOST": "127.0.0.1",
+            "PORT": str(port),
+            "MODEL_DIR": str(tmp_path),
+            "MODEL": MODEL,
+            "API_KEY": KEY,
+            "MAX_MODEL_LEN": str(MAX_MODEL_LEN),
+            "OTLP_ENDPOINT": traces.endpoint,
+        }
+        environ = dict(os.environ) | {f"HR_GATEWAY_{name}": value for name, value in settings.items()}
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "services.gateway", env=environ)
+        requests: asyncio.Queue[Request] = asyncio.Queue()
+        pulling = asyncio.create_task(pull(bus, requests))
+        try:
+            base_url = f"http://127.0.0.1:{port}"
+            await until_ready(base_url, process)
+            yield Stack(process, bus, backend, base_url, requests, environ)
+        finally:
+            pulling.cancel()
+            await asyncio.gather(pulling, return_exceptions=True)
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+async def pull(bus: Bus, requests: asyncio.Queue[Request]) -> None:
+    work = bus.work(
+        flow.REQUESTS_STREAM,
+        consumer=flow.TOKENIZERS_CONSUMER,
+        filter_subject=flow.requests_subject(MODEL),
+        ack_wait_s=5,
+        max_ack_pending=100,
+    )
+    async for item in work:
+        requests.put_nowait(codec.decode(Request, item.payload))
+        await item.ack()
+
+
+async def until_ready(base_url: str, process: asyncio.subprocess.Process) -> None:
+    async with httpx.AsyncClient() as client, asyncio.timeout(START_S):
+        while process.returncode is None:
+            try:
+                if (await client.get(f"{base_url}/ready")).status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            await asyncio.sleep(0.02)
+    raise AssertionError("the gateway ended instead of serving")
+
+
+async def test_the_official_client_chats(stack: Stack) -> None:
+    """Whole: the message, the reason, the usage; and the scheduler is told that everything was delivered."""
+    async with stack.client() as client:
+        call = asyncio.create_task(
+            client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "hi"}])
+        )
+        request = await stack.answer([*ids_of("héllo"), SMALL_EOS], "stop")
+        answer = await call
+
+    assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("héllo", "stop")
+    assert answer.usage and (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (3, 7)
+    assert await stack.backend.told(Delivered) == Delivered(request.request_id, (7,))
+    assert answer.id == request.request_id
+
+
+async def test_the_official_client_streams_each_token_as_it_comes(stack: Stack) -> None:
+    """A chunk is here before the next token is generated; usage comes last."""
+    async with stack.client() as client:
+        call = asyncio.create_task(
+            client.chat.completions.create(
+                model=MODEL,
+                messages=[{"role": "user", "content": "hi"}],
+                stream=True,
+                stream_options={"include_usage": True},
+            )
+        )
+        request = await stack.accepted()
+        ids, chunks = ids_of("abc"), []
+        await stack.backend.tokens(request, 0, ids[:1])
+        stream = await call
+        async for chunk in stream:
+            chunks.append(chunk)
+            seen = sum(bool(c.choices and c.choices[0].delta.content) for c in chunks)
+            if seen < 3 and chunk.choices and chunk.choices[0].delta.content:
+                await stack.backend.tokens(request, seen, [ids[seen]], "length" if seen == 2 else "")
+
+    assert [c.choices[0].delta.content for c in chunks[:-1]] == ["", "a", "b", "c"]
+    assert chunks[0].choices[0].delta.role == "assistant" and chunks[-2].choices[0].finish_reason == "length"
+    assert chunks[-1].choices == [] and chunks[-1].usage and chunks[-1].usage.completion_tokens == 3
+
+
+@pytest.mark.parametrize("lost", [(1,), (0, 1, 3), (5,)])
+async def test_frames_that_the_broker_loses_are_repaired(stack: Stack, lost: tuple[int, ...]) -> None:
+    """In the middle, at the start, or the last one, which Finished reveals: the text is whole."""
+    async with stack.client() as client:
+        call = asyncio.create_task(client.completions.create(model=MODEL, prompt="x"))
+        request = await stack.answer(ids_of("abcdef"), "length", lost=lost)
+        assert await stack.backend.finished(request, 6, "length")
+        answer = await call
+
+    assert (answer.choices[0].text, answer.choices[0].finish_reason) == ("abcdef", "length")
+    assert isinstance(stack.backend.control.get_nowait(), Resend)
+
+
+async def test_a_stop_string_over_tokens_ends_the_answer(stack: Stack) -> None:
+    """Cut at its first character; the scheduler hears the position of its last token."""
+    async with stack.client() as client:
+        call = asyncio.create_task(client.completions.create(model=MODEL, prompt="x", stop=["cd"]))
+        request = await stack.answer(ids_of("abcdef"), "length")
+        answer = await call
+
+    assert (answer.choices[0].text, answer.choices[0].finish_reason) == ("ab", "stop")
+    assert await stack.backend.told(StopAt) == StopAt(request.request_id, 0, 3)
+    assert await stack.backend.told(Delivered) == Delivered(request.request_id, (4,))
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_hangs_up_is_cancelled(stack: Stack, stream: bool) -> None:
+    """Within a quarter of a second, streamed or not, with nothing but the closed socket as a sign."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(stack.base_url.rpartition(":")[2]))
+    body = json.dumps({"model": MODEL, "prompt": "x", "stream": stream, "max_tokens": 200}).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    request = await stack.accepted()
+    await stack.backend.tokens(request, 0, ids_of("a"))
+    if stream:
+        await reader.readuntil(b'"text":"a"')
+    writer.close()
+
+    async with asyncio.timeout(0.25):
+        cancel = await stack.backend.told(Cancel)
+    assert cancel == Cancel(request.request_id, request.deadline_unix_ms)
+
+
+async def test_errors_are_the_clients_own_types(stack: Stack) -> None:
+    """Wrong key, unknown model, bad field, as the official client raises them."""
+    async with stack.client(key="wrong") as client:
+        with pytest.raises(openai.AuthenticationError):
+            await client.models.list()
+    async with stack.client() as client:
+        with pytest.raises(openai.NotFoundError) as missing:
+            await client.completions.create(model="nope", prompt="x")
+        assert missing.value.code == "model_not_found"
+        with pytest.raises(openai.BadRequestError) as bad:
+            await client.completions.create(model=MODEL, prompt="x", temperature=9)
+        assert bad.value.param == "temperature"
+        assert [model.id for model in (await client.models.list()).data] == [MODEL]
+
+
+async def test_sigterm_lets_streams_finish(stack: Stack) -> None:
+    """Not ready at once, nothing new, the running stream to its end, exit code 0."""
+    async with stack.client() as client, httpx.AsyncClient(base_url=stack.base_url) as probe:
+        call = asyncio.create_task(client.completions.create(model=MODEL, prompt="x", max_tokens=2))
+        request = await stack.accepted()
+        await stack.backend.tokens(request, 0, ids_of("a"))
+        stack.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(2):
+            while (await probe.get("/ready")).status_code != 503:
+                await asyncio.sleep(0.01)
+        with pytest.raises(openai.InternalServerError) as refused:
+            await client.completions.create(model=MODEL, prompt="x")
+        assert refused.value.status_code == 503 and refused.value.response.headers["connection"] == "close"
+        await stack.backend.tokens(request, 1, ids_of("b"), "length")
+
+        assert (await call).choices[0].text == "ab"
+        assert await asyncio.wait_for(stack.process.wait(), 5) == 0
+
+
+async def test_spans_show_where_each_token_came_from(stack: Stack, traces: Collector) -> None:
+    """A root that no client can choose, and one span a worker that delivered, below that worker's own."""
+    prefill, decode = f"00-{'a' * 32}-{'1' * 16}-01", f"00-{'a' * 32}-{'2' * 16}-01"
+    async with stack.client() as client:
+        call = asyncio.create_task(
+            client.completions.create(model=MODEL, prompt="x", extra_headers={"traceparent": prefill})
+        )
+        request = await stack.accepted()
+        await stack.backend.tokens(request, 0, ids_of("a"), traceparent=prefill)
+        await stack.backend.tokens(request, 1, ids_of("b"), traceparent=decode)
+        await stack.backend.tokens(request, 2, ids_of("c"), "length")
+        await call
+    stack.process.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(stack.process.wait(), 10) == 0
+
+    (root,) = (span for span in traces.spans if span.name == flow.GATEWAY_REQUEST)
+    first, second = sorted((s for s in traces.spans if s.name == flow.DELIVER), key=lambda span: span.start_ns)
+    assert root.parent_id == b"" and root.trace_id.hex() != "a" * 32
+    assert (first.parent_id.hex(), second.parent_id.hex()) == ("1" * 16, "2" * 16)
+    assert first.end_ns == second.start_ns and second.end_ns == root.end_ns
+
+
+async def test_a_taken_port_stops_the_start(stack: Stack) -> None:
+    """Two gateways on one port would share its connections in silence: the second ends with exit code 2."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "services.gateway", env=stack.environ, stderr=asyncio.subprocess.PIPE
+    )
+    _, stderr = await asyncio.wait_for(process.communicate(), START_S)
+
+    assert process.returncode == 2 and b"cannot listen on 127.0.0.1 port" in stderr and b"Traceback" not in stderr
+
+
+async def test_it_says_on_the_bus_who_it_is(stack: Stack) -> None:
+    """A status with its port, ready."""
+    payload = await stack.bus.request(flow.STATUS_SUBJECT, b"", timeout_s=2)
+    status = codec.decode(ServiceStatus, payload)
+
+    assert (status.service, status.instance, status.ready) == ("gateway", INSTANCE, True)
+    assert status.port == int(stack.base_url.rpartition(":")[2])

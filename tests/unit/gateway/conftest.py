@@ -1,0 +1,87 @@
+"""A gateway without server and broker: the ASGI app over a fake bus, and a backend that the test plays."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from libs.contracts import codec
+from libs.contracts.messages import Request
+from libs.runtime.cells import CellDirectory
+from services.gateway.app import create_app
+from services.gateway.auth import Guard
+from services.gateway.door import Door
+from services.gateway.generate import Service
+from services.gateway.hub import Hub
+from services.gateway.intake import listening
+from services.gateway.metrics import Metrics
+from services.gateway.outbox import Outbox
+from services.gateway.validate import Limits
+from tests.fakes.bus import FakeBus
+from tests.unit.gateway.asgi import App, Call
+from tests.unit.gateway.backend import GATEWAY, MODEL, Backend, ByteTokenizer, cell_record
+
+MAX_MODEL_LEN = 64
+MAX_BODY_BYTES = 4096
+REQUEST_TIMEOUT_S = 30.0
+LIMITS = Limits(MODEL, MAX_MODEL_LEN, ByteTokenizer.vocab_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    app: Guard
+    service: Service
+    bus: FakeBus
+    backend: Backend
+
+    def call(self, path: str, body: dict[str, Any] | bytes = b"", **options: Any) -> Call:
+        payload = body if isinstance(body, bytes) else msgspec.json.encode({"model": MODEL, **body})
+        return Call(cast(App, self.app), path, payload, **options)
+
+    def chat(self, **fields: Any) -> Call:
+        return self.call("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}], **fields})
+
+    def complete(self, **fields: Any) -> Call:
+        return self.call("/v1/completions", {"prompt": "hi", **fields})
+
+    async def taken(self) -> Request:
+        """The next request from the queue."""
+        return codec.decode(Request, (await self.bus.queue.get()).payload)
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.service.metrics.registry.get_sample_value(name, {"model_name": MODEL, **labels}) or 0.0
+
+
+@pytest.fixture
+async def gateway() -> AsyncIterator[Gateway]:
+    """A keyless gateway with one cell whose scheduler answers."""
+    async with running_gateway() as running:
+        yield running
+
+
+@asynccontextmanager
+async def running_gateway(*, api_key: str = "", request_timeout_s: float = REQUEST_TIMEOUT_S) -> AsyncIterator[Gateway]:
+    """As the fixture, for tests that need a key or another time limit."""
+    bus = FakeBus()
+    bus.directory.records.append(cell_record())
+    metrics, outbox = Metrics(MODEL), Outbox(bus.as_bus(), GATEWAY, patience_s=request_timeout_s)
+    hub = Hub(outbox, metrics)
+    service = Service(
+        gateway=GATEWAY,
+        door=Door(bus.as_bus(), cast(CellDirectory, bus.directory), outbox, MODEL),
+        hub=hub,
+        metrics=metrics,
+        tokenizer=ByteTokenizer(),
+        limits=LIMITS,
+        max_body_bytes=MAX_BODY_BYTES,
+        request_timeout_s=request_timeout_s,
+    )
+    backend = Backend(bus.as_bus())
+    await backend.start()
+    async with hub.running(), listening(bus.as_bus(), GATEWAY, hub):
+        service.door.open()
+        yield Gateway(create_app(service, api_key=api_key), service, bus, backend)
+        await outbox.settle(0)

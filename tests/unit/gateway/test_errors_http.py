@@ -1,0 +1,69 @@
+"""Errors as clients see them."""
+
+import json
+
+import pytest
+
+from libs.contracts import errors
+from libs.contracts.errors import HeadraceError, WireError
+from services.gateway import errors_http
+
+STATUSES = {
+    errors.InvalidRequest: 400,
+    errors.ContextTooLong: 400,
+    errors.ModelNotFound: 404,
+    errors.Unauthorized: 401,
+    errors.Overloaded: 429,
+    errors.Unavailable: 503,
+    errors.DeadlineExceeded: 504,
+    errors.WorkerLost: 503,
+    errors.NumericalError: 500,
+    errors.ExactnessViolation: 500,
+    errors.Fenced: 503,
+    errors.HeadraceError: 500,
+}
+
+
+@pytest.mark.parametrize("kind, status", STATUSES.items())
+def test_each_error_has_a_status_also_after_the_wire(kind: type[HeadraceError], status: int) -> None:
+    """What another service raised is answered like our own."""
+    assert errors_http.status_of(kind("x")) == status
+    assert errors_http.status_of(WireError.of(kind("x")).to_exception()) == status
+
+
+def test_a_body_is_an_openai_error_object() -> None:
+    """message, type, param and code, param null where no field is to blame."""
+    body = json.loads(errors_http.body_of(errors.ContextTooLong("too long", param="messages")))
+
+    assert body == {
+        "error": {
+            "message": "too long",
+            "type": "invalid_request_error",
+            "param": "messages",
+            "code": "context_length_exceeded",
+        }
+    }
+    assert json.loads(errors_http.body_of(errors.Overloaded("full")))["error"]["param"] is None
+
+
+@pytest.mark.parametrize(
+    "error, expected",
+    [
+        (errors.Overloaded("x"), {b"retry-after": b"1"}),
+        (errors.Unavailable("x"), {b"retry-after": b"1"}),
+        (errors.NumericalError("x"), {b"x-should-retry": b"false"}),
+        (errors.DeadlineExceeded("x"), {b"x-should-retry": b"false"}),
+        (errors.Unauthorized("x"), {b"www-authenticate": b"Bearer"}),
+        (errors.InvalidRequest("x"), {}),
+    ],
+)
+def test_headers_say_whether_to_come_again(error: HeadraceError, expected: dict[bytes, bytes]) -> None:
+    """A client that retries blindly would run the prompt again for nothing."""
+    assert dict(errors_http.headers_of(error)) == expected
+
+
+def test_an_event_of_an_error_is_one_data_line() -> None:
+    """The official client raises on a truthy `error`; no id, no retry, no [DONE]."""
+    event = errors_http.event_of(errors.WorkerLost("gone"))
+
+    assert event.startswith(b'data: {"error":{"message":"gone"') and event.endswith(b"}\n\n")

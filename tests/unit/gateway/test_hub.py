@@ -1,0 +1,158 @@
+"""What other services are told about requests, and how lost tokens come back."""
+
+import asyncio
+
+import pytest
+
+from libs.contracts.messages import (
+    Cancel,
+    ChoiceLog,
+    Delivered,
+    EpochRaised,
+    Finished,
+    Known,
+    LogQuery,
+    Logs,
+    RequestLog,
+    Resend,
+    StopAt,
+)
+from tests.unit.gateway.backend import CELL, TERM, row
+from tests.unit.gateway.conftest import Gateway
+
+
+async def test_a_lost_frame_is_asked_for_again(gateway: Gateway) -> None:
+    """A gap is repaired from the scheduler's log, and the text is whole."""
+    call = gateway.complete(max_tokens=3)
+    request = await gateway.taken()
+    await gateway.backend.accept(request)
+    gateway.backend.log[request.request_id] = (tuple(b"abc"), "length")
+    await gateway.backend.tokens(request, 0, b"a")
+    await gateway.backend.tokens(request, 2, b"c", "length")
+
+    assert (await call.json())["choices"][0]["text"] == "abc"
+    assert gateway.backend.control.get_nowait() == Resend(request.request_id, 0, 1)
+    assert gateway.metric("headrace:token_repairs_total") == 1
+
+
+async def test_a_lost_last_frame_is_revealed_by_finished(gateway: Gateway) -> None:
+    """The scheduler says how many there are; the rest is asked for."""
+    call = gateway.complete()
+    request = await gateway.taken()
+    await gateway.backend.accept(request)
+    gateway.backend.log[request.request_id] = (tuple(b"ab"), "length")
+    await gateway.backend.tokens(request, 0, b"a")
+
+    assert await gateway.backend.finished(request, 2, "length")
+    assert (await call.json())["choices"][0]["text"] == "ab"
+
+
+async def test_a_frame_of_a_request_nobody_waits_for_is_answered_by_cancel(gateway: Gateway) -> None:
+    """Once, though more of them come before the answer; its neighbours are served."""
+    call = gateway.complete()
+    request = await gateway.taken()
+    await gateway.backend.accept(request)
+    for position in range(3):
+        await gateway.backend.frame(row("stranger", position, b"x"), row(request.request_id, position, b"a"))
+    cancel = await gateway.backend.told(Cancel)
+
+    assert isinstance(cancel, Cancel) and cancel.request_id == "stranger"
+    assert gateway.backend.control.empty()
+    await gateway.backend.tokens(request, 3, b"b", "length")
+    assert (await call.json())["choices"][0]["text"] == "aaab"
+
+
+async def test_late_frames_of_a_finished_request_are_ignored(gateway: Gateway) -> None:
+    """The worker may be a step ahead of the stop: no Cancel for that."""
+    call = gateway.complete(stop=["b"])
+    request = await gateway.taken()
+    await gateway.backend.accept(request)
+    await gateway.backend.tokens(request, 0, b"ab")
+    await call.whole()
+    await gateway.backend.told(StopAt)
+    await gateway.backend.told(Delivered)
+    await asyncio.sleep(0)
+    await gateway.backend.tokens(request, 2, b"c")
+    await asyncio.sleep(0)
+
+    assert gateway.backend.control.empty()
+
+
+async def test_a_raised_epoch_fences_the_frames_before_it(gateway: Gateway) -> None:
+    """The scheduler is told what is held; from then on the old attempt's tokens do not count."""
+    call = gateway.complete()
+    request = await gateway.taken()
+    await gateway.backend.accept(request)
+    await gateway.backend.tokens(request, 0, b"ab")
+
+    logs = gateway.service.hub.on_reply(EpochRaised(request.request_id, 2, TERM, CELL))
+    assert logs == Logs((RequestLog(request.request_id, True, 2, (ChoiceLog(0, tuple(b"ab"), ""),)),))
+    await gateway.backend.tokens(request, 2, b"X", epoch=1)
+    await gateway.backend.tokens(request, 2, b"c", "length", epoch=2)
+    assert (await call.json())["choices"][0]["text"] == "abc"
+
+
+async def test_a_new_term_learns_what_is_held_and_what_is_gone(gateway: Gateway) -> None:
+    """One answer for all that it asks about."""
+    gateway.complete()
+    request = await gateway.taken()
+    await gateway.backend.accept(request)
+    await gateway.backend.tokens(request, 0, b"a")
+
+    logs = gateway.service.hub.on_reply(LogQuery((request.request_id, "gone"), TERM, CELL))
+
+    assert logs == Logs(
+        (
+            RequestLog(request.request_id, True, 1, (ChoiceLog(0, (97,), ""),)),
+            RequestLog("gone", False, 0, ()),
+        )
+    )
+
+
+async def test_a_scheduler_whose_term_is_over_is_not_obeyed(gateway: Gateway) -> None:
+    """It hears that the request is gone, and its word about an end does not count."""
+    call = gateway.complete()
+    request = await gateway.taken()
+    await gateway.backend.accept(request)
+    hub = gateway.service.hub
+    hub.on_reply(LogQuery((), TERM + 1, CELL))
+
+    assert hub.on_reply(Finished(request.request_id, 1, 0, 0, "stop", TERM, CELL)) == Known(False)
+    assert hub.on_reply(EpochRaised(request.request_id, 9, TERM, CELL)) == Logs(
+        (RequestLog(request.request_id, False, 0, ()),)
+    )
+    await gateway.backend.tokens(request, 0, b"a", "length")
+    assert (await call.json())["choices"][0]["text"] == "a"
+
+
+async def test_a_settled_request_is_gone(gateway: Gateway) -> None:
+    """Once the scheduler has confirmed Delivered, nothing of the request is kept."""
+    call = gateway.complete()
+    request = await gateway.taken()
+    await gateway.backend.accept(request)
+    await gateway.backend.tokens(request, 0, b"a", "length")
+    await call.whole()
+    await gateway.backend.told(Delivered)
+    await asyncio.sleep(0.01)
+
+    assert not await gateway.backend.finished(request, 1, "length")
+
+
+@pytest.mark.parametrize("choice", [1, 4_000_000_000])
+async def test_a_token_of_a_choice_nobody_asked_for_ends_the_request(gateway: Gateway, choice: int) -> None:
+    """A worker of another version must not crash the gateway."""
+    call = gateway.complete()
+    request = await gateway.taken()
+    await gateway.backend.accept(request)
+    await gateway.backend.tokens(request, 0, b"a", choice=choice)
+
+    await call.whole()
+    assert call.status == 500
+
+
+async def test_the_gateway_says_that_it_lives(gateway: Gateway) -> None:
+    """Alive on its own subject, from the start."""
+    await asyncio.sleep(0)
+
+    subject, payload = gateway.bus.published[0]
+    assert subject == "alive.gateway-1" and payload
