@@ -1,0 +1,35 @@
+"""The engine alone, in this process: one sequence, a pool of its own. The limit that the services are held to."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from libs.contracts.kv_layout import blocks_for
+from libs.contracts.messages import SamplingParams
+from libs.engine.engine import Engine
+from libs.engine.model_config import load_model_config
+from libs.engine.pool import KvPool
+from libs.engine.rows import SampleSpec, StepRow
+
+BLOCK_TOKENS = 16
+MAX_TOKENS = 2048
+GREEDY = SamplingParams(temperature=0.0)
+
+
+class LocalEngine:
+    def __init__(self, model_dir: Path, dtype: str, threads: int = 2) -> None:
+        layout = load_model_config(model_dir).kv_layout(BLOCK_TOKENS, dtype)
+        pool = KvPool.private(layout, blocks_for(MAX_TOKENS, BLOCK_TOKENS))
+        self._engine = Engine.load(model_dir, pool, dtype=dtype, threads=threads)
+
+    def generate(self, prompt_ids: list[int], new_tokens: int, chunk_tokens: int = 512) -> Iterator[int]:
+        """Greedy ids, each as soon as its step ends; the prompt in chunks as the scheduler cuts them."""
+        table = range(blocks_for(len(prompt_ids) + new_tokens, BLOCK_TOKENS))
+        ids, cursor = list(prompt_ids), 0
+        while len(ids) < len(prompt_ids) + new_tokens:
+            end = min(cursor + chunk_tokens, len(ids))
+            spec = SampleSpec(GREEDY, len(ids) - len(prompt_ids), 0, ()) if end == len(ids) else None
+            (sampled,) = self._engine.step([StepRow(ids[cursor:end], cursor, table, spec)])
+            cursor = end
+            if sampled is not None:
+                ids.append(sampled.token_id)
+                yield sampled.token_id

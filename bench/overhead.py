@@ -1,0 +1,95 @@
+"""What the services cost on top of the engine: ITL and TTFT over HTTP minus those of a loop in this process.
+
+Run it beside a stack that is up: `python -m bench.overhead --run-dir DIR`. Rounds alternate, so drift of the machine
+hits both. The limit is the in-process loop itself: the same engine, weights and threads, with no wire at all.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from bench.local_engine import LocalEngine
+
+PROMPT_TOKENS = 128
+NEW_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    ttft_ms: float
+    itl_ms: float  # mean gap between tokens of the round
+
+    @classmethod
+    def of(cls, started_s: float, arrivals_s: list[float]) -> "Round":
+        gaps = len(arrivals_s) - 1
+        return cls((arrivals_s[0] - started_s) * 1e3, (arrivals_s[-1] - arrivals_s[0]) / gaps * 1e3)
+
+
+def prompt(number: int) -> list[int]:
+    """Another prompt each round, so that no prefix is found again."""
+    return [1000 + (number * 7919 + n * 31) % 20_000 for n in range(PROMPT_TOKENS)]
+
+
+def over_http(client: httpx.Client, model: str, ids: list[int]) -> Round:
+    body = {
+        "model": model,
+        "prompt": ids,
+        "max_tokens": NEW_TOKENS,
+        "temperature": 0,
+        "ignore_eos": True,
+        "stream": True,
+    }
+    started_s = time.perf_counter()
+    with client.stream("POST", "/completions", json={**body, "stream": True}) as answer:
+        answer.raise_for_status()
+        arrivals_s = list(_arrivals(answer))
+    return Round.of(started_s, arrivals_s)
+
+
+def _arrivals(answer: httpx.Response) -> Iterator[float]:
+    """One time per event that carries a choice; the engine gives one token a step."""
+    for piece in answer.iter_raw():
+        now_s = time.perf_counter()
+        for _ in range(piece.count(b'"text":')):
+            yield now_s
+
+
+def in_process(engine: LocalEngine, ids: list[int]) -> Round:
+    started_s = time.perf_counter()
+    return Round.of(started_s, [time.perf_counter() for _ in engine.generate(ids, NEW_TOKENS)])
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--run-dir", type=Path, required=True)
+    arguments.add_argument("--model-dir", type=Path, required=True)
+    arguments.add_argument("--dtype", default="bfloat16")
+    arguments.add_argument("--rounds", type=int, default=10)
+    given = arguments.parse_args()
+    state = json.loads((given.run_dir / "state.json").read_text())
+    engine = LocalEngine(given.model_dir, given.dtype)
+    pairs = []
+    with httpx.Client(base_url=state["base_url"], timeout=120) as client:
+        for number in range(-1, given.rounds):
+            pair = over_http(client, state["model"], prompt(number)), in_process(engine, prompt(number))
+            if number >= 0:  # the first pair warms both up
+                pairs.append(pair)
+                print(f"round {number}: http {pair[0]} in process {pair[1]}")
+    for name in ("ttft_ms", "itl_ms"):
+        http, local = ([getattr(pair[side], name) for pair in pairs] for side in (0, 1))
+        extra = statistics.median(a - b for a, b in zip(http, local, strict=True))
+        http_ms, local_ms = statistics.median(http), statistics.median(local)
+        print(
+            f"{name}: http {http_ms:.2f}, in process {local_ms:.2f}, ratio {http_ms / local_ms:.3f}, "
+            f"median of paired differences {extra:+.2f} ms"
+        )
+
+
+if __name__ == "__main__":
+    main()
