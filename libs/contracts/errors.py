@@ -103,8 +103,8 @@ class WireError:
 
 
 def all_kinds() -> list[type[HeadraceError]]:
-    """Every error type of the tree, the base first."""
-    return _tree(HeadraceError)
+    """Every type of the tree above, the base first; refinements of other modules travel as their base."""
+    return [kind for kind in _tree(HeadraceError) if kind.__module__ == __name__]
 
 
 def _tree(kind: type[HeadraceError]) -> list[type[HeadraceError]]:

@@ -10,9 +10,13 @@ REQUESTS_STREAM = "requests"
 SEQUENCES_STREAM = "sequences"
 TOKENIZERS_CONSUMER = "tokenizers"
 CELLS_BUCKET = "cells"
+CELLS_CHANGED = "cells.>"  # the bucket's stream republishes each stored record there
 STATUS_SUBJECT = "status"
+REQUESTS_SUBJECTS = "requests.*"  # of every model
+SEQUENCES_SUBJECTS = "sequences.*.*"  # of every cell
+ALIVE_SUBJECTS = "alive.*"  # of every gateway
 TRACEPARENT_HEADER = "traceparent"
-INBOX_PREFIX = "_INBOX_"
+INBOX_PREFIX = "_INBOX."  # a whole token before the service: wildcards match whole tokens only
 
 ALIVE_INTERVAL_S = 0.25
 GATEWAY_SILENCE_S = 1.0
@@ -101,37 +105,31 @@ class Permissions:
     subscribe: tuple[str, ...]
 
 
-_CELLS_READ = (
-    f"$JS.API.STREAM.INFO.KV_{CELLS_BUCKET}",
-    f"$JS.API.CONSUMER.*.KV_{CELLS_BUCKET}.>",
-    f"$JS.API.CONSUMER.*.KV_{CELLS_BUCKET}",
-    f"$JS.API.DIRECT.GET.KV_{CELLS_BUCKET}.>",
-    f"$JS.API.STREAM.MSG.GET.KV_{CELLS_BUCKET}",
-    "$JS.API.INFO",
-)
-_WORKER_PUBLISH = ("tokens.*", *_CELLS_READ)
+_CELLS_READ = (f"$JS.API.STREAM.INFO.KV_{CELLS_BUCKET}", f"$JS.API.DIRECT.GET.KV_{CELLS_BUCKET}.>")
+_WORKER = Permissions(("tokens.*", *_CELLS_READ), (CELLS_CHANGED,))
 
 PERMISSIONS: dict[str, Permissions] = {
-    "gateway": Permissions(("requests.*", "control.*", "alive.*", *_CELLS_READ), ("tokens.*", "replies.*")),
+    "gateway": Permissions(
+        ("requests.*", "control.*", "alive.*", *_CELLS_READ), ("tokens.*", "replies.*", CELLS_CHANGED)
+    ),
     "tokenizer": Permissions(
         (
             "sequences.*.*",
             "replies.*",
             "control.*",
             *_CELLS_READ,
-            f"$JS.API.STREAM.INFO.{REQUESTS_STREAM}",
-            f"$JS.API.CONSUMER.*.{REQUESTS_STREAM}.>",
-            f"$JS.API.CONSUMER.*.*.{REQUESTS_STREAM}.>",
+            f"$JS.API.CONSUMER.CREATE.{REQUESTS_STREAM}.>",
+            f"$JS.API.CONSUMER.MSG.NEXT.{REQUESTS_STREAM}.>",
             f"$JS.ACK.{REQUESTS_STREAM}.>",
         ),
-        (),
+        (CELLS_CHANGED,),
     ),
     "scheduler": Permissions(
         ("replies.*", "host.*", "$JS.API.>", f"$JS.ACK.{SEQUENCES_STREAM}.>", f"$KV.{CELLS_BUCKET}.>"),
-        ("control.*", "alive.*"),
+        ("control.*", "alive.*", CELLS_CHANGED),
     ),
-    "prefill_worker": Permissions(_WORKER_PUBLISH, ()),
-    "decode_worker": Permissions(_WORKER_PUBLISH, ()),
+    "prefill_worker": _WORKER,
+    "decode_worker": _WORKER,
     "supervisor": Permissions((STATUS_SUBJECT, "control.*"), ("host.*",)),
 }
 

@@ -37,6 +37,7 @@ class Hello:
     max_batch_tokens: int
     step_number: int
     residents: tuple[HeldSequence, ...]
+    block_tokens: int
 
 
 @dataclass(frozen=True, slots=True)

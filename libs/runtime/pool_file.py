@@ -1,0 +1,49 @@
+"""Creates the shared memory of a KV pool: a sealed anonymous file with its header written."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from libs.contracts.errors import ConfigError
+from libs.contracts.kv_layout import KvLayout
+
+
+def create_pool(layout: KvLayout, blocks: int) -> int:
+    """A new pool of `blocks` blocks, all fill counts 0. Returns its file descriptor, to be passed to children.
+
+    The memory is allocated now: a write into a page that does not exist would later kill a worker with SIGBUS, and the
+    seals keep any holder from shrinking the file under the others. It has no name in any file system and goes away with
+    its last descriptor. Raises ConfigError when the host does not have the memory.
+    """
+    size_bytes = layout.pool_bytes(blocks)
+    header = layout.pack_header(blocks)
+    if size_bytes > (left_bytes := available_bytes()):
+        raise ConfigError(f"a KV pool of {_mib(size_bytes)} does not fit: this host has {_mib(left_bytes)} left")
+    fd = os.memfd_create("kv-pool", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.posix_fallocate(fd, 0, size_bytes)
+        os.pwrite(fd, header, 0)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    except OSError as error:
+        os.close(fd)
+        raise ConfigError(f"cannot allocate a KV pool of {_mib(size_bytes)}: {error.strerror}") from error
+    return fd
+
+
+def available_bytes() -> int:
+    """Memory that this host, or the control group that holds us, can still give without swapping.
+
+    Allocating more would not fail: the kernel would kill processes to find it.
+    """
+    meminfo = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    left_bytes = int(meminfo["MemAvailable"].split()[0]) * 1024
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit, used = (group / "memory.max").read_text(), (group / "memory.current").read_text()
+    except OSError:  # no control group of version 2, or the root one
+        return left_bytes
+    return left_bytes if limit.strip() == "max" else min(left_bytes, max(0, int(limit) - int(used)))
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:.0f} MiB"

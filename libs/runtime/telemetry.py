@@ -1,0 +1,68 @@
+"""Sets up the OpenTelemetry SDK of this process; the only module that imports it."""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+QUEUE_SPANS = 8192  # beyond this the oldest are dropped: serving never waits for a collector
+BATCH_SPANS = 512
+EXPORT_DELAY_MS = 1000.0
+EXPORT_TIMEOUT_S = 2.0
+SHUTDOWN_S = 2.0
+TRACES_PATH = "/v1/traces"
+
+
+@asynccontextmanager
+async def telemetry(service: str, instance: str, otlp_endpoint: str) -> AsyncIterator[None]:
+    """Export this process's spans to an OTLP/HTTP collector until the block ends; nothing for an empty endpoint.
+
+    `otlp_endpoint` is the collector's base address, e.g. http://127.0.0.1:4318. A collector that is slow or gone costs
+    spans, never a request.
+    """
+    if not otlp_endpoint:
+        yield
+        return
+    exporter = OTLPSpanExporter(endpoint=otlp_endpoint.rstrip("/") + TRACES_PATH, timeout=EXPORT_TIMEOUT_S)
+    processor = BatchSpanProcessor(
+        exporter,
+        max_queue_size=QUEUE_SPANS,
+        schedule_delay_millis=EXPORT_DELAY_MS,
+        max_export_batch_size=BATCH_SPANS,
+        export_timeout_millis=EXPORT_TIMEOUT_S * 1000,
+    )
+    provider = TracerProvider(
+        resource=Resource.create(
+            {
+                "service.name": service,
+                "service.namespace": "headrace",
+                "service.instance.id": instance,
+                "service.version": _version(),
+                "process.pid": os.getpid(),
+            }
+        ),
+        shutdown_on_exit=False,  # the block's end shuts down, with its own time limit
+    )
+    provider.add_span_processor(processor)
+    trace.set_tracer_provider(provider)
+    try:
+        yield
+    finally:
+        flushing = threading.Thread(target=provider.shutdown, name="otel-shutdown", daemon=True)
+        flushing.start()  # a thread that dies with the process: its own limit is half a minute
+        await asyncio.to_thread(flushing.join, SHUTDOWN_S)
+
+
+def _version() -> str:
+    try:
+        return version("headrace")
+    except PackageNotFoundError:
+        return "0"

@@ -1,0 +1,81 @@
+"""Spans whose context travels as W3C traceparent strings; without an SDK the parent's context is passed on.
+
+Times are wall time in nanoseconds since 1970, as OpenTelemetry wants them; `wall_ns` converts a monotonic time.
+"""
+
+import re
+import time
+from collections.abc import Mapping
+from types import TracebackType
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode, TraceFlags, set_span_in_context
+
+Attribute = str | int | float | bool
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+
+
+class Span:
+    """One span; `traceparent` names it to the next hop ("" when there is no trace at all).
+
+    As a context manager it ends with its block, failed when an exception leaves that.
+    """
+
+    def __init__(self, span: trace.Span) -> None:
+        self._span = span
+        self.traceparent = _format(span.get_span_context())
+
+    def __enter__(self) -> "Span":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.end(error=getattr(error, "code", "internal") if error is not None else "")
+
+    def set(self, **attributes: Attribute) -> None:
+        self._span.set_attributes(attributes)
+
+    def event(self, name: str, **attributes: Attribute) -> None:
+        self._span.add_event(name, attributes)
+
+    def end(self, end_ns: int | None = None, error: str = "") -> None:
+        """End the span; `error` is an error code, and marks it failed."""
+        if error:
+            self._span.set_attribute("error.type", error)
+            self._span.set_status(StatusCode.ERROR, error)
+        self._span.end(end_ns)
+
+
+def start_span(
+    name: str,
+    *,
+    parent: str = "",
+    attributes: Mapping[str, Attribute] | None = None,
+    start_ns: int | None = None,
+) -> Span:
+    """Start a span below `parent` (a traceparent; "" or a malformed one starts a trace)."""
+    tracer = trace.get_tracer("headrace")
+    return Span(tracer.start_span(name, _context(parent), attributes=attributes, start_time=start_ns))
+
+
+def wall_ns(monotonic_ns: int) -> int:
+    """The wall time of a moment of this host's monotonic clock."""
+    return time.time_ns() - time.monotonic_ns() + monotonic_ns
+
+
+def _context(traceparent: str) -> Context:
+    """A context that holds `traceparent` alone: the one of the running task must not become the parent."""
+    match = _TRACEPARENT.fullmatch(traceparent)
+    if match is None or traceparent.startswith("ff"):
+        return Context()
+    trace_id, span_id, flags = (int(part, 16) for part in match.groups())
+    return set_span_in_context(
+        NonRecordingSpan(SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))), Context()
+    )
+
+
+def _format(context: SpanContext) -> str:
+    if not context.is_valid:
+        return ""
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags & 0xFF:02x}"

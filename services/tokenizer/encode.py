@@ -1,0 +1,113 @@
+"""Turns a Request into the Sequence that a scheduler takes, or a typed error. Pure: no clock, no I/O."""
+
+import json
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from libs.contracts import block_hash
+from libs.contracts.errors import ContextTooLong, InvalidRequest, ModelNotFound
+from libs.contracts.messages import CellRecord, Request, Sequence
+from libs.text.chat import encode_chat
+from libs.text.template import ChatTemplate
+from libs.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """What turns text of one model into ids; shared by all threads."""
+
+    model: str
+    tokenizer: Tokenizer
+    template: ChatTemplate | None  # None: the model does not chat
+    max_model_len: int
+    hash_key: bytes
+
+
+def encode_prompt(encoder: Encoder, request: Request, now: datetime) -> tuple[int, ...]:
+    """The prompt's ids, with room for one token of answer.
+
+    `now` is what a template that writes the date sees; the same on every try of a request, so that the ids are too.
+    Raises ModelNotFound, InvalidRequest, ContextTooLong; `param` names the request's field.
+    """
+    if request.model != encoder.model:
+        raise ModelNotFound(f"the model {request.model!r} is not served here", param="model")
+    ids = _ids(encoder, request, now)
+    if not ids:
+        raise InvalidRequest("the prompt has no tokens", param=_param(request))
+    check_length(request, len(ids), encoder.max_model_len - 1)
+    return tuple(ids)
+
+
+def check_length(request: Request, prompt_tokens: int, limit_tokens: int) -> None:
+    """Raises ContextTooLong when the prompt has more than `limit_tokens` tokens."""
+    if prompt_tokens > limit_tokens:
+        raise ContextTooLong(
+            f"the prompt has {prompt_tokens} tokens, at most {limit_tokens} fit with one token of answer",
+            param=_param(request),
+        )
+
+
+def prefix_hashes(encoder: Encoder, request: Request, ids: SequenceOf[int], cell: CellRecord) -> tuple[bytes, ...]:
+    """One hash per full block of `ids`, as the cells of this block size and model digest know them."""
+    root = block_hash.root_hash(
+        encoder.hash_key,
+        tenant=request.tenant,
+        model_digest=cell.model_digest,
+        adapter="",
+        tokenizer_digest=encoder.tokenizer.digest,
+    )
+    return block_hash.block_hashes(encoder.hash_key, root, ids, cell.block_tokens)
+
+
+def to_sequence(encoder: Encoder, request: Request, ids: tuple[int, ...], hashes: tuple[bytes, ...]) -> Sequence:
+    """The message to the scheduler. The answer's limits are cut to what the context leaves after the prompt."""
+    room_tokens = encoder.max_model_len - len(ids)
+    params = request.params
+    return Sequence(
+        request_id=request.request_id,
+        epoch=request.epoch,
+        gateway=request.gateway,
+        model=request.model,
+        tenant=request.tenant,
+        ids=ids,
+        block_hashes=hashes,
+        params=replace(
+            params,
+            max_tokens=min(params.max_tokens, room_tokens),
+            min_tokens=min(params.min_tokens, room_tokens),
+        ),
+        choices=request.choices,
+        deadline_unix_ms=request.deadline_unix_ms,
+    )
+
+
+def _ids(encoder: Encoder, request: Request, now: datetime) -> SequenceOf[int]:
+    prompt, tokenizer = request.prompt, encoder.tokenizer
+    match prompt.kind:
+        case "ids":
+            if any(not 0 <= token_id < tokenizer.vocab_size for token_id in prompt.ids):
+                raise InvalidRequest(f"token ids must be below {tokenizer.vocab_size}", param="prompt")
+            return prompt.ids
+        case "text":
+            return tokenizer.encode(prompt.text, add_special_tokens=True) if prompt.text else ()
+        case "chat":
+            if encoder.template is None:
+                raise InvalidRequest("this model has no chat template", param="messages")
+            return encode_chat(tokenizer, encoder.template, _messages(prompt.messages_json), now=now)
+        case kind:
+            raise InvalidRequest(f"unknown kind of prompt: {kind!r}", param="prompt")
+
+
+def _messages(messages_json: bytes) -> list[dict[str, object]]:
+    try:
+        messages = json.loads(messages_json)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest("the messages are not JSON", param="messages") from error
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        raise InvalidRequest("the messages are not a list of objects", param="messages")
+    return messages
+
+
+def _param(request: Request) -> str:
+    return "messages" if request.prompt.kind == "chat" else "prompt"

@@ -1,0 +1,68 @@
+"""A KV pool's shared memory: its header, its size, and that nobody can shrink it."""
+
+import os
+import resource
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from libs.contracts.errors import ConfigError
+from libs.contracts.kv_layout import FILL_COUNTS_OFFSET, KvLayout
+from libs.runtime.pool_file import create_pool
+
+LAYOUT = KvLayout(layers=2, kv_heads=1, head_dim=4, block_tokens=16, dtype="float32")
+BLOCKS = 8
+
+
+@pytest.fixture
+def pool() -> Iterator[int]:
+    """A small pool's descriptor."""
+    fd = create_pool(LAYOUT, BLOCKS)
+    yield fd
+    os.close(fd)
+
+
+def test_a_worker_finds_the_pool_it_expects(pool: int) -> None:
+    """The header tells layout and size, and every fill count starts at 0."""
+    header = os.pread(pool, LAYOUT.header_bytes(BLOCKS), 0)
+
+    assert LAYOUT.check_header(header, os.fstat(pool).st_size) == BLOCKS
+    assert header[FILL_COUNTS_OFFSET : FILL_COUNTS_OFFSET + 4 * BLOCKS] == bytes(4 * BLOCKS)
+
+
+def test_all_its_memory_is_there_from_the_start(pool: int) -> None:
+    """No write can meet a page that the host does not have."""
+    status = os.fstat(pool)
+
+    assert status.st_size == LAYOUT.pool_bytes(BLOCKS)
+    assert status.st_blocks * 512 >= status.st_size
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1 << 20])
+def test_its_size_is_sealed(pool: int, size_bytes: int) -> None:
+    """A process that holds it can neither cut nor grow it under the others."""
+    with pytest.raises(PermissionError):
+        os.ftruncate(pool, size_bytes)
+
+
+@pytest.fixture
+def small_files_only() -> Iterator[None]:
+    """Whatever the code under test tries, the kernel refuses a file of more than 1 MiB."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.usefixtures("small_files_only")
+@pytest.mark.parametrize(("blocks", "reason"), [(1 << 24, "this host has"), (8, "cannot allocate")])
+def test_a_pool_that_does_not_fit_is_a_config_error(blocks: int, reason: str) -> None:
+    """More than the host has is not even tried: the kernel would kill others for it. No descriptor is left behind."""
+    large = KvLayout(layers=32, kv_heads=8, head_dim=128, block_tokens=64, dtype="float32")
+    before = len(os.listdir("/proc/self/fd"))
+
+    with pytest.raises(ConfigError, match=reason):
+        create_pool(replace(large, layers=1) if blocks == 8 else large, blocks)
+
+    assert len(os.listdir("/proc/self/fd")) == before

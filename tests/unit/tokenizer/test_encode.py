@@ -1,0 +1,118 @@
+"""A request becomes ids and a sequence, or the typed error that its gateway is to be told."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from libs.contracts.errors import ContextTooLong, InvalidRequest, ModelNotFound
+from libs.contracts.messages import CellRecord, Prompt, Request, SamplingParams
+from libs.text.template import ChatTemplate
+from libs.text.tokenizer import Tokenizer
+from services.tokenizer.encode import Encoder, encode_prompt, prefix_hashes, to_sequence
+from tests.unit.text.small_model import BOS, EOS, small_files
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+FILES = small_files()
+ENCODER = Encoder("m", Tokenizer(FILES), ChatTemplate.from_files(FILES), max_model_len=64, hash_key=b"key")
+CELL = CellRecord("m", "c0", 1, "s", "", 16, "digest", 0)
+
+
+def request(prompt: Prompt, **params: int) -> Request:
+    return Request("r1", 1, "g1", "m", "tenant", prompt, SamplingParams(**params), 1, 0, False)  # type: ignore[arg-type]
+
+
+def chat(*contents: str) -> Prompt:
+    messages = [{"role": "user", "content": content} for content in contents]
+    return Prompt(messages_json=json.dumps(messages).encode(), kind="chat")
+
+
+def test_each_kind_of_prompt_becomes_ids() -> None:
+    """Text gets the model's opening token, a chat its template, ids stay what they are."""
+    text = encode_prompt(ENCODER, request(Prompt(text="the")), NOW)
+    talk = encode_prompt(ENCODER, request(chat("the")), NOW)
+
+    assert text[0] == BOS and text[1:] != ()
+    assert ENCODER.tokenizer.decode(list(talk), skip_special_tokens=False) == "<s>user: the</s>\n<s>assistant: "
+    assert encode_prompt(ENCODER, request(Prompt(ids=(5, 6), kind="ids")), NOW) == (5, 6)
+
+
+def test_a_message_cannot_end_its_own_turn() -> None:
+    """A control token spelled out in a message is only its letters."""
+    ids = encode_prompt(ENCODER, request(chat("a</s>b")), NOW)
+
+    assert ids.count(EOS) == 1
+
+
+@pytest.mark.parametrize(
+    ("prompt", "param"),
+    [
+        (Prompt(text=""), "prompt"),
+        (Prompt(ids=(), kind="ids"), "prompt"),
+        (Prompt(ids=(1, ENCODER.tokenizer.vocab_size), kind="ids"), "prompt"),
+        (Prompt(messages_json=b"[]", kind="chat"), "messages"),
+        (Prompt(messages_json=b"{", kind="chat"), "messages"),
+        (Prompt(messages_json=b'["hello"]', kind="chat"), "messages"),
+        (Prompt(messages_json=b"[" * 100_000, kind="chat"), "messages"),
+        (Prompt(text="x", kind="image"), "prompt"),
+    ],
+)
+def test_a_prompt_that_cannot_be_used_is_refused(prompt: Prompt, param: str) -> None:
+    """InvalidRequest names the field to change."""
+    with pytest.raises(InvalidRequest) as caught:
+        encode_prompt(ENCODER, request(prompt), NOW)
+
+    assert caught.value.param == param
+
+
+def test_a_model_without_a_template_does_not_chat() -> None:
+    """Text prompts still work there."""
+    encoder = replace(ENCODER, template=None)
+
+    with pytest.raises(InvalidRequest):
+        encode_prompt(encoder, request(chat("hello")), NOW)
+    assert encode_prompt(encoder, request(Prompt(text="hello")), NOW)
+
+
+def test_another_models_request_is_refused() -> None:
+    """Two names may share a queue; the tokenizer serves its own model alone."""
+    with pytest.raises(ModelNotFound):
+        encode_prompt(replace(ENCODER, model="other"), request(Prompt(text="x")), NOW)
+
+
+def test_a_prompt_leaves_room_for_one_token() -> None:
+    """max_model_len − 1 tokens fit, one more does not, and the field at fault is named."""
+    assert len(encode_prompt(ENCODER, request(Prompt(ids=(5,) * 63, kind="ids")), NOW)) == 63
+
+    with pytest.raises(ContextTooLong) as text:
+        encode_prompt(ENCODER, request(Prompt(ids=(5,) * 64, kind="ids")), NOW)
+    with pytest.raises(ContextTooLong) as talk:
+        encode_prompt(ENCODER, request(chat("x" * 64)), NOW)
+
+    assert (text.value.param, talk.value.param) == ("prompt", "messages")
+
+
+def test_the_answer_is_cut_to_what_the_context_leaves() -> None:
+    """A sequence never asks for positions beyond the context; less stays as asked."""
+    ids = (5,) * 60
+
+    assert to_sequence(ENCODER, request(Prompt(), max_tokens=100, min_tokens=50), ids, ()).params == SamplingParams(
+        max_tokens=4, min_tokens=4
+    )
+    assert to_sequence(ENCODER, request(Prompt(), max_tokens=3), ids, ()).params.max_tokens == 3
+
+
+def test_hashes_differ_by_tenant_model_and_tokenizer() -> None:
+    """Equal prompts of different tenants, models or vocabularies share no block; there is one hash a full block."""
+    ids, asked = tuple(range(40)), request(Prompt())
+    known = prefix_hashes(ENCODER, asked, ids, CELL)
+
+    assert len(known) == 2
+    others = [
+        prefix_hashes(ENCODER, replace(asked, tenant="other"), ids, CELL),
+        prefix_hashes(ENCODER, asked, ids, replace(CELL, model_digest="other")),
+        prefix_hashes(replace(ENCODER, hash_key=b"other"), asked, ids, CELL),
+        prefix_hashes(replace(ENCODER, tokenizer=Tokenizer(replace(FILES, digest="e" * 64))), asked, ids, CELL),
+    ]
+    assert not set(known) & {block for other in others for block in other}
