@@ -1,0 +1,123 @@
+"""The `headrace` command: options in, plain values out; every failure is one line and an exit code.
+
+Exit codes: 0 done, 1 failed, 2 the command or its settings are wrong, 130 interrupted before the stack was up.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from libs.contracts.errors import ConfigError, HeadraceError
+from libs.runtime.logs import setup_logs
+
+EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    name="headrace",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+RunDirOption = Annotated[
+    Path | None,
+    typer.Option("--run-dir", help="Logs, sockets and state of the stack. [default: ~/.local/state/headrace]"),
+]
+
+
+def main() -> None:
+    app()
+
+
+@app.callback()
+def logs(context: typer.Context) -> None:
+    """Serve a large language model as a pipeline of independent services."""
+    setup_logs("info" if context.invoked_subcommand == "up" else "error", "text")
+
+
+@contextmanager
+def exit_codes() -> Iterator[None]:
+    """A typed error becomes one line on stderr and an exit code, never a traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except HeadraceError as error:
+        sys.stderr.write(f"headrace: {error.message}\n")
+        raise typer.Exit(EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED) from None
+    except OSError as error:
+        sys.stderr.write(f"headrace: {error}\n")
+        raise typer.Exit(EXIT_FAILED) from None
+
+
+@app.command()
+def up(
+    model: Annotated[
+        str, typer.Option(help="A directory, a .gguf file, a Hugging Face id, or the name smollm2.")
+    ] = "smollm2",
+    host: Annotated[str, typer.Option(help="Beyond loopback it needs HR_GATEWAY_API_KEY.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free port.")] = 8000,
+    dtype: Annotated[str, typer.Option(help="bfloat16 or float32.")] = "bfloat16",
+    prefill: Annotated[int, typer.Option(min=0, help="Prefill workers.")] = 1,
+    decode: Annotated[int, typer.Option(min=1, help="Decode workers.")] = 1,
+    tokenizers: Annotated[int, typer.Option(min=1, help="Tokenizers.")] = 1,
+    kv_blocks: Annotated[int, typer.Option(min=0, help="KV blocks; 0 takes a share of the free memory.")] = 0,
+    block_tokens: Annotated[int, typer.Option(help="Tokens in a block: 16, 32 or 64.")] = 16,
+    max_model_len: Annotated[int, typer.Option(min=0, help="Longest sequence in tokens; 0 is the model's own.")] = 0,
+    role: Annotated[
+        str, typer.Option(help="Where prompts are computed: auto, hybrid (decode workers) or disaggregated.")
+    ] = "auto",
+    run_dir: RunDirOption = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SERVICE.KEY=VALUE", help="A setting of one service, or of *.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return when ready; the stack runs on.")] = False,
+    api_key: Annotated[str, typer.Option(envvar="HR_GATEWAY_API_KEY", hidden=True)] = "",
+) -> None:
+    """Start a stack and keep it running until Ctrl-C."""
+    from cli.control import chosen_run_dir
+    from cli.up import run_up
+    from deploy.local.options import UpOptions, parse_overrides
+
+    with exit_codes():
+        options = UpOptions(
+            run_dir=chosen_run_dir(run_dir).path,
+            host=host,
+            port=port,
+            dtype=dtype,
+            prefill=prefill,
+            decode=decode,
+            tokenizers=tokenizers,
+            kv_blocks=kv_blocks,
+            block_tokens=block_tokens,
+            max_model_len=max_model_len,
+            role=role,
+            api_key=api_key,
+            overrides=parse_overrides(settings or ()),
+        )
+        raise typer.Exit(run_up(model, options, detach=detach))
+
+
+@app.command()
+def down(run_dir: RunDirOption = None) -> None:
+    """Stop the stack."""
+    from cli.control import stop_stack
+
+    with exit_codes():
+        sys.stdout.write(stop_stack(run_dir) + "\n")
+
+
+@app.command()
+def status(
+    run_dir: RunDirOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the services, the KV blocks and the queue of the running stack."""
+    from cli.control import stack_status
+
+    with exit_codes():
+        sys.stdout.write(stack_status(run_dir, as_json=as_json) + "\n")

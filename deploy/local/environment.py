@@ -1,0 +1,73 @@
+"""The environment of each service's process: its settings and nothing else. Pure."""
+
+import os
+from typing import Final
+
+from deploy.local.stack import Stack
+
+HOST_AGENT: Final = "local"
+CELL: Final = "c0"
+WORKERS: Final = ("prefill_worker", "decode_worker")
+DRAIN_S: Final = 1.5  # leaves the supervisor room to stop everything within 5 s
+
+
+def service_environ(stack: Stack, service: str, index: int, incarnation: str) -> dict[str, str]:
+    """Variables of the process `index` of `service` in the life `incarnation`."""
+    settings = {
+        "nats_url": stack.nats_url,
+        "nats_user": service,
+        "nats_password": stack.credentials.nats[service],
+        "drain_s": str(DRAIN_S),
+        **_own_settings(stack, service),
+        **stack.options.overrides.get(service, {}),
+    }
+    if service in WORKERS:
+        settings |= {"instance": f"{service}-{index}", "incarnation": incarnation}
+    prefix = f"HR_{service.upper()}_"
+    threads = stack.cores if service in WORKERS else 1
+    return {
+        "LANG": "C.UTF-8",
+        "PATH": os.defpath,
+        "PYTHONUNBUFFERED": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "OMP_NUM_THREADS": str(threads),
+        "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin would starve the other processes
+        "KMP_BLOCKTIME": "0",
+        **{f"{prefix}{key.upper()}": value for key, value in settings.items()},
+    }
+
+
+def _own_settings(stack: Stack, service: str) -> dict[str, str]:
+    options = stack.options
+    common = {"model": options.model}
+    if service == "scheduler":
+        return (
+            common
+            | _index(stack, service)
+            | {
+                "cell": CELL,
+                "link_token": stack.credentials.link_token,
+                "role": stack.role,
+            }
+        )
+    common |= {"model_dir": str(options.model_dir), "max_model_len": str(stack.max_model_len)}
+    if service == "tokenizer":
+        return common | _index(stack, service) | {"hash_key": stack.credentials.hash_key}
+    if service == "gateway":
+        return common | {"host": options.host, "port": str(stack.gateway_port), "api_key": options.api_key}
+    return common | {
+        "cell": CELL,
+        "host": HOST_AGENT,
+        "link_token": stack.credentials.link_token,
+        "dtype": options.dtype,
+        "block_tokens": str(options.block_tokens),
+        "pool": f"fd:{stack.pool_fd}",
+    }
+
+
+def _index(stack: Stack, service: str) -> dict[str, str]:
+    return {
+        "redis_url": stack.index_url,
+        "redis_user": service,
+        "redis_password": stack.credentials.index[service],
+    }

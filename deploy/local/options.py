@@ -1,0 +1,87 @@
+"""What `headrace up` was asked for, as plain checked values."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+from libs.contracts.errors import ConfigError
+from libs.contracts.kv_layout import BLOCK_TOKENS
+
+SERVICES: Final = ("scheduler", "decode_worker", "prefill_worker", "tokenizer", "gateway")
+BROKERS: Final = ("nats", "valkey")  # their one setting is `binary`
+EVERY_SERVICE: Final = "*"
+ROLES: Final = ("auto", "hybrid", "disaggregated")
+DTYPES: Final = ("bfloat16", "float32")
+
+Overrides = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOptions:
+    """One stack. `kv_blocks` and `max_model_len` are 0 where the supervisor chooses."""
+
+    run_dir: Path
+    model_dir: Path = Path()
+    model: str = ""  # the name it is served under
+    host: str = "127.0.0.1"
+    port: int = 8000  # 0: any free one
+    dtype: str = "bfloat16"
+    prefill: int = 1
+    decode: int = 1
+    tokenizers: int = 1
+    kv_blocks: int = 0
+    block_tokens: int = 16
+    max_model_len: int = 0
+    role: str = "auto"
+    api_key: str = field(default="", repr=False)
+    overrides: Overrides = field(default_factory=dict, repr=False)
+
+    def count(self, service: str) -> int:
+        """How many processes of `service` run."""
+        counts = {"prefill_worker": self.prefill, "decode_worker": self.decode, "tokenizer": self.tokenizers}
+        return counts.get(service, 1)
+
+
+def parse_overrides(settings: Iterable[str]) -> dict[str, dict[str, str]]:
+    """`service.key=value` texts as {service: {key: value}}; service `*` is all of them. Raises ConfigError."""
+    overrides: dict[str, dict[str, str]] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        service, dot, key = name.partition(".")
+        if not equals or not dot or not key.isidentifier():
+            raise ConfigError(f"--set takes service.key=value, not {setting!r}")
+        if service in BROKERS and key != "binary":
+            raise ConfigError(f"--set {service} has one setting, binary, and no {key!r}")
+        if service not in (*SERVICES, *BROKERS, EVERY_SERVICE):
+            raise ConfigError(f"--set knows no service {service!r}; there are {', '.join(SERVICES)}, and * for all")
+        for target in SERVICES if service == EVERY_SERVICE else (service,):
+            overrides.setdefault(target, {})[key] = value
+    return overrides
+
+
+def check_options(options: UpOptions) -> None:
+    """Refuse what cannot work whatever the model and the machine. Raises ConfigError."""
+    for name, value, allowed in (
+        ("--dtype", options.dtype, DTYPES),
+        ("--role", options.role, ROLES),
+        ("--block-tokens", options.block_tokens, BLOCK_TOKENS),
+    ):
+        if value not in allowed:
+            raise ConfigError(f"{name} is one of {', '.join(map(str, allowed))}, not {value}")
+    if options.role == "disaggregated" and not options.prefill:
+        raise ConfigError("--role disaggregated needs a prefill worker: --prefill 1 or more")
+    if not options.api_key and not is_loopback(options.host):
+        raise ConfigError(
+            f"--host {options.host} is reachable from other machines and there is no API key; "
+            "set HR_GATEWAY_API_KEY, or serve on 127.0.0.1"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`; a name other than localhost counts as reachable."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,89 @@
+"""One start of a stack: what was asked for, and everything settled before a process is started."""
+
+import os
+import secrets
+from dataclasses import dataclass, field
+from typing import Final
+
+from deploy.local import capacity
+from deploy.local.network import free_port, usable_port
+from deploy.local.options import SERVICES, UpOptions
+from deploy.local.run_dir import RunDir
+from libs.contracts.kv_layout import KvLayout
+from libs.runtime.pool_file import create_pool
+
+SUPERVISOR: Final = "supervisor"
+INDEX_USERS: Final = ("tokenizer", "scheduler", SUPERVISOR)
+SMALL_MACHINE_CORES: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Everything secret in a stack, drawn anew for each."""
+
+    nats: dict[str, str] = field(repr=False)  # NATS user → password
+    index: dict[str, str] = field(repr=False)  # Valkey user → password
+    link_token: str = field(repr=False)
+    hash_key: str = field(repr=False)  # hex
+
+    @classmethod
+    def draw(cls) -> "Credentials":
+        return cls(
+            nats={user: secrets.token_urlsafe(24) for user in (*SERVICES, SUPERVISOR)},
+            index={user: secrets.token_urlsafe(24) for user in INDEX_USERS},
+            link_token=secrets.token_urlsafe(24),
+            hash_key=secrets.token_hex(32),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """The settled values. Whoever makes one closes `pool_fd`, the memory of its KV pool."""
+
+    options: UpOptions
+    credentials: Credentials
+    nats_port: int
+    index_url: str
+    gateway_port: int
+    layout: KvLayout
+    blocks: int
+    pool_fd: int
+    max_model_len: int
+    cores: int
+
+    @property
+    def nats_url(self) -> str:
+        return f"nats://127.0.0.1:{self.nats_port}"
+
+    @property
+    def base_url(self) -> str:
+        """Where a client on this machine reaches the API."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.options.host, self.options.host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.gateway_port}/v1"
+
+    @property
+    def role(self) -> str:
+        """On two cores two busy processes fight: there the decode worker computes every prompt in its own batches."""
+        small = self.cores <= SMALL_MACHINE_CORES
+        return "hybrid" if self.options.role == "auto" and small else self.options.role
+
+
+def settle(options: UpOptions, run_dir: RunDir) -> Stack:
+    """Check the options against model and machine, and take the memory. Raises ConfigError for what cannot work."""
+    config = capacity.read_model_config(options.model_dir)
+    layout = capacity.kv_layout(config, block_tokens=options.block_tokens, dtype=options.dtype)
+    max_model_len = capacity.context_tokens(config, options.max_model_len)
+    blocks = capacity.pool_blocks(layout, options.kv_blocks, capacity.available_memory_bytes())
+    gateway_port = usable_port(options.host, options.port)
+    return Stack(
+        options=options,
+        credentials=Credentials.draw(),
+        nats_port=free_port(),
+        index_url=f"unix://{run_dir.valkey_socket}",
+        gateway_port=gateway_port,
+        layout=layout,
+        blocks=blocks,
+        pool_fd=create_pool(layout, blocks),
+        max_model_len=max_model_len,
+        cores=len(os.sched_getaffinity(0)),
+    )

@@ -1,0 +1,24 @@
+"""A settled stack for tests that start nothing."""
+
+from pathlib import Path
+from typing import Any
+
+from deploy.local.options import UpOptions
+from deploy.local.stack import Credentials, Stack
+from libs.contracts.kv_layout import KvLayout
+
+
+def settled(*, cores: int = 8, **options: Any) -> Stack:
+    """A stack as `settle` would return it."""
+    return Stack(
+        options=UpOptions(run_dir=Path("/run/h"), model_dir=Path("/models/m"), model="m", **options),
+        credentials=Credentials.draw(),
+        nats_port=4321,
+        index_url="unix:///run/h/valkey.sock",
+        gateway_port=8123,
+        layout=KvLayout(2, 3, 64, 16, "bfloat16"),
+        blocks=10,
+        pool_fd=7,
+        max_model_len=512,
+        cores=cores,
+    )

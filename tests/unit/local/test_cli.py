@@ -1,0 +1,111 @@
+"""What the command says, and the models it finds."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from cli import models, output
+from cli.main import app
+from deploy.local.run_dir import State
+from libs.contracts.errors import ConfigError
+
+STATE = State(
+    pid=1,
+    born=1,
+    phase="ready",
+    base_url="http://127.0.0.1:8000/v1",
+    model="m",
+    needs_key=False,
+    kv_blocks=3072,
+    block_tokens=16,
+    pool_bytes=int(1.1 * 2**30),
+    nats_url="",
+    nats_password="secret",
+    children=(),
+)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """The command sends logs to the stderr of its moment; the tests that follow have another."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def snippet(banner: str) -> str:
+    lines = banner.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("  import os") or "from openai" in line)
+    return "\n".join(line.removeprefix("  ") for line in lines[start:])
+
+
+def test_the_banner_tells_how_many_tokens_fit() -> None:
+    """Blocks, tokens and memory in one line."""
+    assert "3,072 blocks x 16 tokens = 49,152 tokens, 1.1 GiB" in output.banner(STATE)
+
+
+@pytest.mark.parametrize("needs_key", [False, True])
+def test_the_snippet_is_python(needs_key: bool) -> None:
+    """It compiles as printed, and takes the key from the environment where one is needed."""
+    banner = output.banner(msgspec.structs.replace(STATE, needs_key=needs_key))
+
+    compile(snippet(banner), "snippet", "exec")
+    assert ("Authorization: Bearer" in banner) == needs_key
+    assert ('os.environ["HR_GATEWAY_API_KEY"]' in banner) == needs_key
+
+
+def test_no_password_is_printed() -> None:
+    """The state holds the broker's password, the banner does not."""
+    assert STATE.nats_password not in output.banner(STATE)
+
+
+def test_progress_without_a_terminal_is_two_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """The start and the end of a piece of work, however often it reports."""
+    with output.progress() as report:
+        for done in (0, 0, 1, 2, 3, 3):
+            report("services ready", done, 3)
+
+    assert capsys.readouterr().err == "services ready: 0 of 3\nservices ready: 3 of 3\n"
+
+
+@pytest.mark.parametrize("name", ["nowhere", "a/b/c", "~/nowhere"])
+def test_a_model_that_is_none_is_refused(name: str, tmp_path: Path) -> None:
+    """The error names what --model takes."""
+    with pytest.raises(ConfigError, match="--model takes"):
+        models.resolve_model(name, tmp_path, lambda done, total: None)
+
+
+def test_a_directory_is_a_model_as_it_is(tmp_path: Path) -> None:
+    """Whatever it holds is judged by who reads it."""
+    assert models.resolve_model(str(tmp_path), tmp_path / "cache", lambda done, total: None) == tmp_path.resolve()
+
+
+def test_a_missing_gguf_file_is_one_clear_error(tmp_path: Path) -> None:
+    """No traceback, the path in the message."""
+    with pytest.raises(ConfigError, match=r"missing\.gguf"):
+        models.resolve_model(str(tmp_path / "missing.gguf"), tmp_path, lambda done, total: None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["up", "--role", "both"], 2, "auto, hybrid, disaggregated"),
+        (["up", "--set", "gateway"], 2, "service.key=value"),
+        (["up", "--port", "x"], 2, "--port"),
+        (["up", "--nonsense"], 2, "--nonsense"),
+        (["status", "--run-dir", "/nonexistent"], 1, "nothing runs"),
+        (["down", "--run-dir", "/nonexistent"], 0, "nothing runs"),
+    ],
+)
+def test_exit_codes(arguments: list[str], code: int, says: str) -> None:
+    """2 for a wrong command, 1 for a failure, 0 where nothing had to be done; always a line that says why."""
+    done = CliRunner().invoke(app, arguments)
+
+    assert done.exit_code == code, done.output
+    assert says in done.output
