@@ -30,7 +30,7 @@ class HeldSequence(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., request_id: _Optional[str] = ..., choice: _Optional[int] = ..., epoch: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., cursor: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., block_table: _Optional[_Iterable[int]] = ..., end: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("worker", "role", "incarnation", "host", "term", "version", "pool", "pool_blocks", "layout_fingerprint", "numerics_class", "model_digest", "max_model_len", "max_batch_tokens", "step_number", "residents")
+    __slots__ = ("worker", "role", "incarnation", "host", "term", "version", "pool", "pool_blocks", "layout_fingerprint", "numerics_class", "model_digest", "max_model_len", "max_batch_tokens", "step_number", "residents", "block_tokens")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +46,7 @@ class Hello(_message.Message):
     MAX_BATCH_TOKENS_FIELD_NUMBER: _ClassVar[int]
     STEP_NUMBER_FIELD_NUMBER: _ClassVar[int]
     RESIDENTS_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
     worker: str
     role: str
     incarnation: str
@@ -61,7 +62,8 @@ class Hello(_message.Message):
     max_batch_tokens: int
     step_number: int
     residents: _containers.RepeatedCompositeFieldContainer[HeldSequence]
-    def __init__(self, worker: _Optional[str] = ..., role: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., pool: _Optional[str] = ..., pool_blocks: _Optional[int] = ..., layout_fingerprint: _Optional[bytes] = ..., numerics_class: _Optional[str] = ..., model_digest: _Optional[str] = ..., max_model_len: _Optional[int] = ..., max_batch_tokens: _Optional[int] = ..., step_number: _Optional[int] = ..., residents: _Optional[_Iterable[_Union[HeldSequence, _Mapping]]] = ...) -> None: ...
+    block_tokens: int
+    def __init__(self, worker: _Optional[str] = ..., role: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., pool: _Optional[str] = ..., pool_blocks: _Optional[int] = ..., layout_fingerprint: _Optional[bytes] = ..., numerics_class: _Optional[str] = ..., model_digest: _Optional[str] = ..., max_model_len: _Optional[int] = ..., max_batch_tokens: _Optional[int] = ..., step_number: _Optional[int] = ..., residents: _Optional[_Iterable[_Union[HeldSequence, _Mapping]]] = ..., block_tokens: _Optional[int] = ...) -> None: ...
 
 class Began(_message.Message):
     __slots__ = ("incarnation", "term", "version")

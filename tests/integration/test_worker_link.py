@@ -29,10 +29,10 @@ from libs.contracts.messages import (
     TokenFrame,
     WorkerMessage,
 )
+from libs.engine.rows import StepRow
 from libs.engine.worker.config import WorkerConfig
 from libs.engine.worker.link_client import CellLeader
 from libs.engine.worker.serve import Role, Worker
-from libs.engine.worker.step_rows import StepRow
 from libs.runtime.bus import Bus
 from libs.runtime.link import LinkRefused, LinkSession, serve_link
 from tests.fakes.engine import FakeEngine, FakePool, expected, fake_loaded

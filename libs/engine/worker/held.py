@@ -1,0 +1,124 @@
+"""One resident as its worker holds it: token log, cursor, blocks, and the judgement of its ends. Pure.
+
+Words: `to_commit` = known ids − cursor; a resident with one token to commit advances by itself. `position` = generated
+tokens known so far, which is also the position that the next sample fills.
+"""
+
+from libs.contracts.messages import HeldSequence, Resident, RowResult
+from libs.engine.rows import Sampled, SampleSpec, StepRow
+from libs.engine.worker.ports import FillCounts
+
+STOP = "stop"
+LENGTH = "length"
+ERROR = "error"
+
+
+class Held:
+    """Mutable; owned by Residents."""
+
+    __slots__ = (
+        "_ending_ids",
+        "cursor",
+        "end",
+        "filled_tokens",
+        "ids",
+        "resident",
+        "table",
+        "until",
+        "wait",
+        "wait_ns",
+    )
+
+    def __init__(self, resident: Resident, eos_ids: frozenset[int]) -> None:
+        self.resident = resident
+        self.ids = list(resident.ids)
+        self.cursor = resident.cursor
+        self.table = list(resident.block_table)
+        self.until = resident.until
+        self.end = ""
+        self.filled_tokens = 0  # tokens below the cursor whose blocks were seen filled
+        self.wait = ""  # the reason of the wait under way
+        self.wait_ns = 0  # when it began
+        stops = frozenset(resident.params.stop_token_ids)
+        self._ending_ids = stops if resident.params.ignore_eos else stops | eos_ids
+
+    @property
+    def to_commit(self) -> int:
+        return len(self.ids) - self.cursor
+
+    @property
+    def position(self) -> int:
+        return len(self.ids) - self.resident.prompt_tokens
+
+    @property
+    def is_stopped(self) -> bool:
+        """A no-op until it is removed, or until a raised `until` lets it go on."""
+        return self.end != "" or self.position >= self.until
+
+    def catch_up(self, fills: FillCounts, block_tokens: int) -> bool:
+        """Whether every token below the cursor is in the pool. Looks only at what it has not yet seen filled."""
+        while self.filled_tokens < self.cursor:
+            index = self.filled_tokens // block_tokens
+            reach = min(block_tokens * (index + 1), self.cursor)
+            if fills[self.table[index]] < reach - block_tokens * index:
+                return False
+            self.filled_tokens = reach
+        return True
+
+    def row(self, tokens: int) -> StepRow:
+        """The next `tokens` tokens as a row; it samples when they are all that is known."""
+        end = self.cursor + tokens
+        sample = None
+        if end == len(self.ids):
+            banned = self._ending_ids if self.position < self.resident.params.min_tokens else ()
+            sample = SampleSpec(self.resident.params, self.position, self.resident.choice, tuple(banned))
+        return StepRow(self.ids[self.cursor : end], self.cursor, self.table, sample)
+
+    def commit(self, tokens: int, sampled: Sampled | None) -> RowResult:
+        """Take in what the step did with a row of `tokens` tokens.
+
+        Not-finite logits end the sequence where it was: its KV is not to be trusted.
+        """
+        position, drawn = self.position, sampled
+        if drawn is not None and drawn.is_nan:
+            self.end, drawn = ERROR, None
+        else:
+            self.cursor += tokens
+        if drawn is not None:
+            self.ids.append(drawn.token_id)
+            self.end = self._judge(drawn.token_id)
+        return self.result(position, drawn)
+
+    def result(self, position: int, drawn: Sampled | None = None) -> RowResult:
+        resident = self.resident
+        ids = () if drawn is None else (drawn.token_id,)
+        logprobs = () if drawn is None or drawn.logprob is None else (drawn.logprob,)
+        at_until = self.position >= self.until
+        return RowResult(resident.sequence, resident.epoch, self.cursor, position, ids, logprobs, self.end, at_until)
+
+    def go_on_as(self, resident: Resident) -> tuple[int, ...]:
+        """Follow a Snapshot that names this resident again; the result is the blocks it grants beyond ours."""
+        fresh = resident.block_table[len(self.table) :]
+        self.resident, self.until = resident, resident.until
+        self.table.extend(fresh)
+        return fresh
+
+    def to_wire(self) -> HeldSequence:
+        resident = self.resident
+        return HeldSequence(
+            resident.sequence,
+            resident.request_id,
+            resident.choice,
+            resident.epoch,
+            tuple(self.ids),
+            self.cursor,
+            resident.prompt_tokens,
+            tuple(self.table),
+            self.end,
+        )
+
+    def _judge(self, token_id: int) -> str:
+        """min_tokens needs no look: until then no ending id can be drawn."""
+        if token_id in self._ending_ids:
+            return STOP
+        return LENGTH if self.position >= self.resident.params.max_tokens else ""

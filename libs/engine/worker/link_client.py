@@ -1,0 +1,184 @@
+"""Keeps a worker attached to the scheduler that leads its cell: finds it, says Hello, obeys, reports, comes back.
+
+The highest term seen is obeyed; what a lower one says is dropped and counted.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+from libs.contracts.errors import Fenced, MalformedMessage
+from libs.contracts.messages import (
+    Ack,
+    Began,
+    CellRecord,
+    Delta,
+    FencedOff,
+    Resync,
+    SchedulerMessage,
+    Snapshot,
+    StepResult,
+    WorkerMessage,
+)
+from libs.engine.worker.order_check import OrderLimits
+from libs.engine.worker.step_thread import HelloReady, HelloWanted
+from libs.engine.worker.unacked import Unacked
+from libs.runtime.cells import CellDirectory
+from libs.runtime.link import LinkClient, LinkLost, dial_link
+from libs.runtime.logs import get_logger
+
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 1.0
+
+log = get_logger("worker_link")
+
+
+class CellLeader:
+    """Where the scheduler of one cell is."""
+
+    def __init__(self, directory: CellDirectory, model: str, cell: str) -> None:
+        self._directory, self._model, self._cell = directory, model, cell
+
+    async def of_term(self, term: int) -> CellRecord:
+        """Wait for a leader of this term or a higher one."""
+        while True:
+            changed = self._directory.changed
+            for record in self._directory.get(self._model):
+                if record.cell == self._cell and record.term >= term and record.address:
+                    return record
+            await changed.wait()
+
+    async def changes(self) -> None:
+        await self._directory.changed.wait()
+
+
+class SchedulerLink:
+    """One at a time; `send` and `report` never wait, and work whether or not a scheduler is there."""
+
+    def __init__(
+        self,
+        leader: CellLeader,
+        *,
+        token: str,
+        limits: OrderLimits,
+        to_steps: Callable[[Snapshot | Delta | HelloWanted], None],
+    ) -> None:
+        self.dropped = 0
+        self.is_attached = False  # the scheduler accepted us and gave an order
+        self._leader, self._token, self._limits, self._to_steps = leader, token, limits, to_steps
+        self._term = 0
+        self._unacked = Unacked()
+        self._session = 0
+        self._is_greeted = False
+        self._outbox: asyncio.Queue[WorkerMessage] = asyncio.Queue()
+
+    async def run(self) -> NoReturn:
+        """Attach, again and again. Raises LinkRefused when it can never be accepted, Fenced when it must exit."""
+        failures = 0
+        while True:
+            record = await self._leader.of_term(max(1, self._term))
+            try:
+                await self._attach(record)
+            except LinkLost as error:
+                failures = 0 if self.is_attached else failures + 1
+                log.warning("link_lost", scheduler=record.scheduler, term=record.term, reason=error.message)
+            finally:
+                self._detach()
+            await self._pause(failures)
+
+    def send(self, message: Began | Resync) -> None:
+        """Tell the scheduler, if there is one: a later one learns it from Hello."""
+        if self._is_greeted:
+            self._outbox.put_nowait(message)
+
+    def report(self, result: StepResult) -> None:
+        """Tell the scheduler, now or after attaching, until it acknowledges."""
+        self._unacked.keep(result)
+        if self._is_greeted:
+            self._outbox.put_nowait(result)
+
+    def greet(self, ready: HelloReady) -> None:
+        """Open the conversation of this session: Hello, then everything unacknowledged."""
+        if ready.session != self._session or self._is_greeted:
+            return
+        self._is_greeted = True
+        self._outbox.put_nowait(ready.hello)
+        for result in self._unacked.pending():
+            self._outbox.put_nowait(result)
+
+    async def flush(self) -> None:
+        """Wait until everything for the present scheduler is sent; at once when there is none."""
+        if self._is_greeted:
+            await self._outbox.join()
+
+    async def _attach(self, record: CellRecord) -> None:
+        async with dial_link(record.address, self._token) as link:
+            self._session += 1
+            self._to_steps(HelloWanted(self._session))
+            await _first_of(self._send_all(link), self._receive_all(link), self._superseded(record))
+
+    def _detach(self) -> None:
+        self.is_attached = self._is_greeted = False
+        self._outbox = asyncio.Queue()
+
+    async def _send_all(self, link: LinkClient) -> NoReturn:
+        while True:
+            message = await self._outbox.get()
+            await link.send(message)
+            self._outbox.task_done()
+
+    async def _receive_all(self, link: LinkClient) -> None:
+        async for message in link.receive():
+            self._obey(message)
+
+    def _obey(self, message: SchedulerMessage) -> None:
+        if message.term < self._term:
+            self.dropped += 1
+            return
+        match message:
+            case Ack():
+                self._unacked.ack(message.step_number)
+            case FencedOff():
+                raise Fenced(message.reason)
+            case Snapshot() | Delta():
+                self._pass_on(message)
+
+    def _pass_on(self, order: Snapshot | Delta) -> None:
+        try:
+            self._limits.check(order)
+        except MalformedMessage as error:
+            self.dropped += 1
+            log.error("malformed_order", term=order.term, version=order.version, reason=error.message)
+            return
+        if isinstance(order, Snapshot):
+            self._term = order.term
+            if not self.is_attached:
+                log.info("attached", term=order.term, version=order.version)
+            self.is_attached = True
+        self._to_steps(order)
+
+    async def _superseded(self, record: CellRecord) -> NoReturn:
+        newer = await self._leader.of_term(record.term + 1)
+        raise LinkLost(f"term {newer.term} leads the cell")
+
+    async def _pause(self, failures: int) -> None:
+        """Before dialling again: short at first, for a link closed for a second is a worker's death."""
+        pause_s = random.uniform(0.5, 1) * min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures, 10))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._leader.changes()
+
+
+async def _first_of(*parts: Awaitable[None]) -> None:
+    """Run all until one ends, end the others, and pass on its error."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()

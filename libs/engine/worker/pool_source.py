@@ -1,0 +1,27 @@
+"""Which shared memory a setting means, and what to call it."""
+
+import os
+from pathlib import Path
+
+from libs.contracts.errors import ConfigError
+
+FD_PREFIX = "fd:"
+
+
+def pool_source(pool: str) -> int | Path:
+    """ "fd:N" as the descriptor N, anything else as a path. Raises ConfigError for "fd:" without a number."""
+    if not pool.startswith(FD_PREFIX):
+        return Path(pool)
+    number = pool.removeprefix(FD_PREFIX)
+    if not number.isdecimal():
+        raise ConfigError(f"pool {pool!r} names no descriptor")
+    return int(number)
+
+
+def pool_name(host: str, source: int | Path) -> str:
+    """Names the memory itself: descriptors and paths of one pool differ from process to process, its inode does not."""
+    try:
+        stat = os.stat(source)
+    except OSError as error:
+        raise ConfigError(f"KV pool {source}: {error.strerror}") from error
+    return f"{host}/{stat.st_dev:x}-{stat.st_ino:x}"

@@ -1,0 +1,33 @@
+"""What a worker needs of an engine and a pool. No torch here: the fake engine of the tests stands behind them, too."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from libs.engine.rows import Sampled, StepRow
+
+
+class StepEngine(Protocol):
+    def step(self, rows: Sequence[StepRow]) -> list[Sampled | None]:
+        """Write the KV of every row, publish its fill counts, draw where asked: one entry per row, in order.
+
+        A row that is not finite publishes nothing and answers `is_nan`, whether or not it was to draw.
+        """
+
+
+class FillCounts(Protocol):
+    """Tokens written, per block of the pool; current whenever it is read."""
+
+    def __getitem__(self, block_id: int, /) -> Any: ...
+
+
+class BlockPool(Protocol):
+    """The blocks of a pool as far as a standing order touches them between steps."""
+
+    @property
+    def fill_counts_N(self) -> FillCounts: ...
+
+    def reset(self, block_ids: Sequence[int]) -> None:
+        """Make these blocks fresh: fill count 0."""
+
+    def copy(self, source: int, target: int, tokens: int) -> None:
+        """The first `tokens` tokens of `source` into `target`, which is then filled as far as `source` was."""

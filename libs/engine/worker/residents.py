@@ -1,0 +1,279 @@
+"""A worker's state under its standing order: which version is taken next, which rows may advance, what they reported.
+
+Pure: no clock, no I/O, no torch. One owner calls, at each step boundary: `offer` for what arrived, `take_version` once,
+the version's resets and copies, `rows_for_step`, the step, `absorb`. docs/protocol.md tells the rules.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from libs.contracts.kv_layout import blocks_for
+from libs.contracts.messages import (
+    Began,
+    BlockCopy,
+    Delta,
+    Hello,
+    Resident,
+    Resync,
+    RowResult,
+    RowWait,
+    Snapshot,
+    StepResult,
+)
+from libs.contracts.order import StandingOrder
+from libs.engine.rows import Sampled, StepRow
+from libs.engine.worker.held import Held
+from libs.engine.worker.ports import FillCounts
+
+OUT_OF_GRANT = "out_of_grant"
+FILL_BEHIND = "fill_behind"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A version just taken. `resets`, then `copies`, come before its step; `began` is sent before it."""
+
+    at_ns: int
+    began: Began
+    resets: tuple[int, ...]  # fresh blocks: fill count 0
+    copies: tuple[BlockCopy, ...]
+    added: tuple[Resident, ...]
+    removed: tuple[Resident, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Rows of one step; `held` owns them, entry by entry. Without rows it is an empty step that only reports."""
+
+    rows: tuple[StepRow, ...]
+    held: tuple[Held, ...]
+
+    @property
+    def batch_tokens(self) -> int:
+        return sum(len(row.token_ids) for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """What a step did: the StepResult, and the resident behind each of its rows."""
+
+    result: StepResult
+    residents: tuple[Resident, ...]
+
+
+class Residents:
+    """Not safe to share between threads; owned by whoever steps."""
+
+    def __init__(self, identity: Hello, *, eos_ids: Iterable[int], block_tokens: int, fill_counts: FillCounts) -> None:
+        """`identity` is the Hello of a worker without residents; `fill_counts` is the pool's own, read when needed."""
+        self.dropped = 0  # orders of a lower term, a version that was here before, or none to build on
+        self.term, self._order_term, self.version = identity.term, identity.term, identity.version
+        self.step_number = identity.step_number
+        self._identity = identity
+        self._eos_ids = frozenset(eos_ids)
+        self._block_tokens = block_tokens
+        self._fill_counts = fill_counts
+        self._order = StandingOrder()
+        self._held: dict[int, Held] = {}
+        self._queue: deque[Snapshot | Delta] = deque()
+        self._queued_version = identity.version
+        self._awaits_snapshot = True
+        self._chunks: dict[int, int] = {}
+        self._waits: list[RowWait] = []
+        self._removed: list[RowResult] = []
+        self._copies_done = 0
+
+    def hello(self) -> Hello:
+        """Who this worker is and what it holds; orders not yet taken are void from here on, until a Snapshot."""
+        self._await_snapshot()
+        return replace(
+            self._identity,
+            term=self.term,
+            version=self.version,
+            step_number=self.step_number,
+            residents=tuple(held.to_wire() for held in self._held.values()),
+        )
+
+    def offer(self, message: Snapshot | Delta) -> None:
+        """Queue an order. Stale ones, repeated ones, and deltas while a Snapshot is awaited are dropped and counted."""
+        if message.term < self.term:
+            self.dropped += 1
+        elif isinstance(message, Snapshot):
+            self.term = message.term
+            self._queue.clear()
+            self._queue.append(message)
+            self._awaits_snapshot, self._queued_version = False, message.version
+        elif self._awaits_snapshot or message.version <= self._queued_version:
+            self.dropped += 1
+        else:
+            self._queue.append(message)
+            self._queued_version = message.version
+
+    def take_version(self, now_ns: int) -> Taken | Resync | None:
+        """Take one queued version, or None. Resync: it does not fit, the residents step on as they were."""
+        if not self._queue:
+            return None
+        message = self._queue.popleft()
+        if not self._reorder(message):
+            self._await_snapshot()
+            return Resync(self._identity.incarnation, message.term, self.version)
+        self.version = message.version
+        if isinstance(message, Snapshot):
+            return self._take_snapshot(message, now_ns)
+        return self._take_delta(message, now_ns)
+
+    def rows_for_step(self, now_ns: int) -> Step | None:
+        """Everything that may advance now; None when there is nothing to step and nothing to report."""
+        held = [h for h in self._held.values() if h.to_commit == 1 and not h.is_stopped and self._may_write(h, now_ns)]
+        rows = [h.row(1) for h in held]
+        budget = self._identity.max_batch_tokens - len(rows)
+        for sequence, asked in self._chunks.items():
+            chunked = self._held.get(sequence)
+            if chunked is None or chunked.to_commit == 1 or chunked.is_stopped or not self._may_write(chunked, now_ns):
+                continue
+            tokens = min(asked, chunked.to_commit, self._slots(chunked), budget)
+            if tokens > 0:
+                budget -= tokens
+                held.append(chunked)
+                rows.append(chunked.row(tokens))
+        self._chunks = {}
+        if not rows and not (self._removed or self._waits or self._copies_done):
+            return None
+        return Step(tuple(rows), tuple(held))
+
+    def absorb(self, step: Step, samples: Sequence[Sampled | None], *, started_ns: int, ended_ns: int) -> StepReport:
+        """Take in what the engine answered to `step.rows`, entry by entry."""
+        results = []
+        for row, held, sampled in zip(step.rows, step.held, samples, strict=True):
+            assert sampled is not None or row.sample is None, "the engine answers every row that asks for a token"
+            results.append(held.commit(len(row.token_ids), sampled))
+            if held.to_commit == 1 and not held.is_stopped and not self._slots(held):
+                self._set_wait(held, OUT_OF_GRANT, ended_ns)  # said with the token that used the last slot
+        self.step_number += 1
+        result = StepResult(
+            self._identity.incarnation,
+            self._order_term,
+            self.version,
+            self.step_number,
+            tuple(results),
+            tuple(self._waits),
+            tuple(self._removed),
+            self._copies_done,
+            step.batch_tokens,
+            started_ns,
+            ended_ns,
+        )
+        self._waits, self._removed, self._copies_done = [], [], 0
+        return StepReport(result, tuple(held.resident for held in step.held))
+
+    def _await_snapshot(self) -> None:
+        self._queue.clear()
+        self._awaits_snapshot = True
+
+    def _reorder(self, message: Snapshot | Delta) -> bool:
+        """Bring the order to this version; False when it does not lead there."""
+        if isinstance(message, Snapshot):
+            self._order.reset(message.version, message.residents)
+        else:
+            if message.term != self.term or message.version != self.version + 1:
+                return False
+            try:
+                self._order.apply(message)
+            except KeyError:
+                return False
+        return self._order.hash == message.order_hash
+
+    def _take_delta(self, delta: Delta, now_ns: int) -> Taken:
+        removed = [self._remove(sequence, now_ns, is_reported=True) for sequence in delta.removed]
+        resets = [block for resident in delta.added for block in self._add(resident)]
+        for grant in delta.grants:
+            self._held[grant.sequence].table.extend(grant.block_ids)
+            resets.extend(grant.block_ids)
+        for change in delta.untils:
+            self._held[change.sequence].until = change.until
+        self._chunks = _tokens_by_sequence(delta)
+        self._copies_done = len(delta.copies)
+        return Taken(now_ns, self._began(), tuple(resets), delta.copies, delta.added, tuple(removed))
+
+    def _take_snapshot(self, snapshot: Snapshot, now_ns: int) -> Taken:
+        """Keep residents that go on as they are (the worker knows more of them), drop and add the rest.
+
+        Handles are unique only within a term, so residents are recognised by what they stand for. What only an older
+        term's order named goes without a report: its successor knows it from Hello.
+        """
+        is_same_term = snapshot.term == self._order_term
+        self._order_term = snapshot.term
+        kept, added, resets = {}, [], list[int]()
+        for resident in snapshot.residents:
+            held = next((h for h in self._held.values() if _goes_on(h, resident)), None)
+            if held is None:
+                added.append(resident)
+            else:
+                kept[held.resident.sequence] = (held, resident)
+        dropped = [sequence for sequence in self._held if sequence not in kept]
+        removed = [self._remove(sequence, now_ns, is_reported=is_same_term) for sequence in dropped]
+        self._held = {}
+        for held, resident in kept.values():
+            resets.extend(held.go_on_as(resident))
+            self._held[resident.sequence] = held
+        resets.extend(block for resident in added for block in self._add(resident))
+        self._chunks = {}
+        return Taken(now_ns, self._began(), tuple(resets), (), tuple(added), tuple(removed))
+
+    def _began(self) -> Began:
+        return Began(self._identity.incarnation, self._order_term, self.version)
+
+    def _add(self, resident: Resident) -> tuple[int, ...]:
+        """The fresh blocks of a new resident: those wholly at or above its cursor."""
+        self._held[resident.sequence] = Held(resident, self._eos_ids)
+        return resident.block_table[blocks_for(resident.cursor, self._block_tokens) :]
+
+    def _remove(self, sequence: int, now_ns: int, *, is_reported: bool) -> Resident:
+        held = self._held.pop(sequence)
+        if is_reported:
+            self._set_wait(held, "", now_ns)
+            self._removed.append(held.result(held.position))
+        return held.resident
+
+    def _slots(self, held: Held) -> int:
+        """Granted slots from the cursor on."""
+        return len(held.table) * self._block_tokens - held.cursor
+
+    def _may_write(self, held: Held, now_ns: int) -> bool:
+        """Whether the next token has a slot and all before it are in the pool; else the wait is noted."""
+        reason = ""
+        if self._slots(held) <= 0:
+            reason = OUT_OF_GRANT
+        elif not held.catch_up(self._fill_counts, self._block_tokens):
+            reason = FILL_BEHIND
+        self._set_wait(held, reason, now_ns)
+        return not reason
+
+    def _set_wait(self, held: Held, reason: str, now_ns: int) -> None:
+        """Report a wait once when it begins and once when it ends."""
+        if reason == held.wait:
+            return
+        sequence, epoch = held.resident.sequence, held.resident.epoch
+        if held.wait:
+            self._waits.append(RowWait(sequence, epoch, held.wait, max(1, now_ns - held.wait_ns)))
+        if reason:
+            self._waits.append(RowWait(sequence, epoch, reason, 0))
+        held.wait, held.wait_ns = reason, now_ns
+
+
+def _goes_on(held: Held, resident: Resident) -> bool:
+    """Whether `resident` is what is held here, in the same blocks, with or without more of them."""
+    known = held.resident
+    return (known.request_id, known.choice, known.epoch) == (
+        resident.request_id,
+        resident.choice,
+        resident.epoch,
+    ) and resident.block_table[: len(held.table)] == tuple(held.table)
+
+
+def _tokens_by_sequence(delta: Delta) -> dict[int, int]:
+    tokens: dict[int, int] = {}
+    for chunk in delta.chunks:
+        tokens[chunk.sequence] = tokens.get(chunk.sequence, 0) + chunk.tokens
+    return tokens

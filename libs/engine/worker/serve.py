@@ -1,0 +1,127 @@
+"""Runs a loaded engine as a worker of its cell until it is told to stop."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from libs.contracts.kv_layout import KvLayout
+from libs.contracts.messages import Hello
+from libs.engine.worker.config import WorkerConfig
+from libs.engine.worker.link_client import CellLeader, SchedulerLink
+from libs.engine.worker.order_check import OrderLimits
+from libs.engine.worker.ports import BlockPool, StepEngine
+from libs.engine.worker.reporter import Reporter
+from libs.engine.worker.residences import Residences
+from libs.engine.worker.residents import Residents
+from libs.engine.worker.step_thread import Post, StepThread
+from libs.runtime.bus import Bus
+from libs.runtime.logs import get_logger
+
+log = get_logger("worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What tells one worker service from the other."""
+
+    service: str
+    name: Literal["prefill", "decode"]
+    span: str  # of one residence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """An engine ready to step, and what the cell must know of it."""
+
+    engine: StepEngine
+    pool: BlockPool
+    pool_name: str  # the same in every process attached to this pool, and in no other
+    pool_blocks: int
+    layout: KvLayout
+    eos_ids: tuple[int, ...]
+    vocab_size: int
+    max_model_len: int
+    model_digest: str
+    numerics_class: str
+
+
+class Worker:
+    """One life of a worker: its step thread, its link, its reports."""
+
+    def __init__(self, config: WorkerConfig, role: Role, loaded: Loaded, bus: Bus, leader: CellLeader) -> None:
+        self._posts: asyncio.Queue[Post] = asyncio.Queue()
+        residents = Residents(
+            identity_of(config, role, loaded),
+            eos_ids=loaded.eos_ids,
+            block_tokens=loaded.layout.block_tokens,
+            fill_counts=loaded.pool.fill_counts_N,
+        )
+        post = _poster(asyncio.get_running_loop(), self._posts)
+        self._steps = StepThread(residents, loaded.engine, loaded.pool, post)
+        limits = OrderLimits(loaded.pool_blocks, loaded.layout.block_tokens, loaded.vocab_size, loaded.max_model_len)
+        token = config.link_token.get_secret_value()
+        self.link = SchedulerLink(leader, token=token, limits=limits, to_steps=self._steps.send)
+        self._reporter = Reporter(self._posts, bus, self.link, Residences(role.span), cell=config.cell)
+
+    async def run(self, until: asyncio.Event, drain_s: float) -> None:
+        """Step and report until told to stop, then finish the step under way and send what is unsent.
+
+        Raises LinkRefused, Fenced, or what ended the step thread.
+        """
+        self._steps.start()
+        parts = [asyncio.ensure_future(part) for part in (self._reporter.run(), self.link.run(), until.wait())]
+        try:
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for part in done:
+                part.result()
+            await self._drain(drain_s)
+        finally:
+            self._steps.stop()
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
+
+    async def _drain(self, drain_s: float) -> None:
+        self._steps.stop()
+        try:
+            async with asyncio.timeout(drain_s):
+                await asyncio.to_thread(self._steps.join, drain_s)
+                await self._posts.join()
+                await self.link.flush()
+        except TimeoutError:
+            log.warning("drain_cut_short", drain_s=drain_s)
+
+
+def identity_of(config: WorkerConfig, role: Role, loaded: Loaded) -> Hello:
+    """The Hello of this life before it obeyed anybody."""
+    return Hello(
+        worker=config.instance,
+        role=role.name,
+        incarnation=config.incarnation or secrets.token_hex(16),
+        host=config.host,
+        term=0,
+        version=0,
+        pool=loaded.pool_name,
+        pool_blocks=loaded.pool_blocks,
+        block_tokens=loaded.layout.block_tokens,
+        layout_fingerprint=loaded.layout.fingerprint,
+        numerics_class=loaded.numerics_class,
+        model_digest=loaded.model_digest,
+        max_model_len=loaded.max_model_len,
+        max_batch_tokens=config.max_batch_tokens,
+        step_number=0,
+        residents=(),
+    )
+
+
+def _poster(loop: asyncio.AbstractEventLoop, posts: asyncio.Queue[Post]) -> Callable[[Post], None]:
+    """Brings a word of the step thread into the event loop."""
+
+    def post(word: Post) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is gone: a last step outlived the process's patience
+            loop.call_soon_threadsafe(posts.put_nowait, word)
+
+    return post

@@ -1,0 +1,135 @@
+"""An engine without a model: blocks hold token ids, and the next token is a hash of every id before it.
+
+It reads those ids back through the block table, so a wrong block, a stale fill count or a lost copy changes the tokens.
+`expected` says what a request must yield, whatever became of it on its way.
+"""
+
+import hashlib
+import struct
+from array import array
+from collections.abc import Callable, Sequence
+
+from libs.contracts.kv_layout import KvLayout, blocks_for
+from libs.contracts.messages import SamplingParams
+from libs.engine.rows import Sampled, SampleSpec, StepRow
+from libs.engine.worker.serve import Loaded
+
+VOCAB_SIZE = 1024
+EOS_IDS = (2, 3, 5, 7)
+MODEL_DIGEST = "fake-model"
+NUMERICS_CLASS = "fake"
+
+
+class FakePool:
+    """Shared by the workers of one process, as a real pool is by those of one host."""
+
+    def __init__(self, blocks: int, block_tokens: int = 16) -> None:
+        self.blocks, self.block_tokens = blocks, block_tokens
+        self.fill_counts_N = array("I", bytes(4 * blocks))
+        self.ids_NT = array("I", bytes(4 * blocks * block_tokens))
+
+    def reset(self, block_ids: Sequence[int]) -> None:
+        for block in block_ids:
+            self.fill_counts_N[block] = 0
+
+    def copy(self, source: int, target: int, tokens: int) -> None:
+        tokens = min(tokens, self.fill_counts_N[source])
+        start = source * self.block_tokens
+        self.write(target, 0, self.ids_NT[start : start + tokens])
+        self.fill_counts_N[target] = tokens
+
+    def write(self, block: int, offset: int, ids: "array[int]") -> None:
+        start = block * self.block_tokens + offset
+        self.ids_NT[start : start + len(ids)] = ids
+
+    def read(self, block_table: Sequence[int], tokens: int) -> "array[int]":
+        """The ids of positions 0 … tokens − 1."""
+        ids = array("I")
+        for block in block_table[: blocks_for(tokens, self.block_tokens)]:
+            ids += self.ids_NT[block * self.block_tokens : (block + 1) * self.block_tokens]
+        return ids[:tokens]
+
+
+class FakeEngine:
+    """Deterministic, and strict: a row whose base is not written, or without blocks, fails the test.
+
+    `before_step` may look at the rows, or hold the step up. A row that ends in one of `nan_ids` is not finite.
+    """
+
+    def __init__(
+        self,
+        pool: FakePool,
+        *,
+        before_step: Callable[[Sequence[StepRow]], object] = lambda rows: None,
+        nan_ids: frozenset[int] = frozenset(),
+    ) -> None:
+        self.pool, self.before_step, self.nan_ids = pool, before_step, nan_ids
+
+    def step(self, rows: Sequence[StepRow]) -> list[Sampled | None]:
+        self.before_step(rows)
+        for row in rows:
+            self._write(row)
+        return [self._sample(row) for row in rows]
+
+    def _write(self, row: StepRow) -> None:
+        pool, size = self.pool, self.pool.block_tokens
+        for index, block in enumerate(row.block_table[: blocks_for(row.base, size)]):
+            assert pool.fill_counts_N[block] >= min(size, row.base - index * size), "a row over unwritten slots"
+        end = row.base + len(row.token_ids)
+        assert blocks_for(end, size) <= len(row.block_table), "a row beyond its blocks"
+        is_nan = row.token_ids[-1] in self.nan_ids
+        for position, token in enumerate(row.token_ids, row.base):
+            block, offset = row.block_table[position // size], position % size
+            pool.write(block, offset, array("I", [token]))
+            if not is_nan:
+                pool.fill_counts_N[block] = offset + 1
+
+    def _sample(self, row: StepRow) -> Sampled | None:
+        if row.token_ids[-1] in self.nan_ids:
+            return Sampled(-1, None, True)
+        if row.sample is None:
+            return None
+        return draw(self.pool.read(row.block_table, row.base + len(row.token_ids)), row.sample)
+
+
+def draw(ids: "array[int]", spec: SampleSpec) -> Sampled:
+    """A function of the ids, the parameters and the seed alone."""
+    key = 0 if spec.params.temperature == 0 else (spec.params.seed + spec.choice) % (1 << 64)
+    digest = hashlib.blake2b(ids.tobytes() + struct.pack("<QI", key, spec.position), digest_size=8).digest()
+    word = int.from_bytes(digest, "little")
+    token = word % VOCAB_SIZE
+    while token in spec.banned_ids:
+        token = (token + 1) % VOCAB_SIZE
+    logprob = -((word >> 32) % 4096) / 256 if spec.params.logprobs >= 0 else None  # exact in float32
+    return Sampled(token, logprob, False)
+
+
+def expected(prompt_ids: Sequence[int], params: SamplingParams, choice: int = 0) -> tuple[tuple[int, ...], str]:
+    """The ids that a choice must yield, and how it ends: written without blocks, batches or orders."""
+    ending = {*params.stop_token_ids, *(() if params.ignore_eos else EOS_IDS)}
+    ids, generated = array("I", prompt_ids), list[int]()
+    while True:
+        banned = tuple(ending) if len(generated) < params.min_tokens else ()
+        token = draw(ids, SampleSpec(params, len(generated), choice, banned)).token_id
+        ids.append(token)
+        generated.append(token)
+        if token in ending:
+            return tuple(generated), "stop"
+        if len(generated) == params.max_tokens:
+            return tuple(generated), "length"
+
+
+def fake_loaded(pool: FakePool, engine: FakeEngine | None = None, *, max_model_len: int = 4096) -> Loaded:
+    """What a worker runs on, with a fake engine."""
+    return Loaded(
+        engine=engine or FakeEngine(pool),
+        pool=pool,
+        pool_name=f"fake/{id(pool):x}",
+        pool_blocks=pool.blocks,
+        layout=KvLayout(layers=1, kv_heads=1, head_dim=1, block_tokens=pool.block_tokens, dtype="float32"),
+        eos_ids=EOS_IDS,
+        vocab_size=VOCAB_SIZE,
+        max_model_len=max_model_len,
+        model_digest=MODEL_DIGEST,
+        numerics_class=NUMERICS_CLASS,
+    )

@@ -1,0 +1,55 @@
+"""Orders that cannot be carried out never reach the engine."""
+
+from dataclasses import replace
+
+import pytest
+
+from libs.contracts.errors import MalformedMessage
+from libs.contracts.messages import BlockCopy, BlockGrant, Delta, Resident
+from libs.engine.worker.order_check import OrderLimits
+from tests.unit.worker.orders import Orders, prompt, resident
+
+LIMITS = OrderLimits(pool_blocks=8, block_tokens=16, vocab_size=1000, max_model_len=64)
+SOUND = resident(1, prompt(20), [0, 7], cursor=17)
+
+
+def test_a_sound_order_passes() -> None:
+    """The bounds themselves are allowed."""
+    orders = Orders()
+
+    LIMITS.check(orders.snapshot(SOUND))
+    LIMITS.check(orders.delta(grants=[BlockGrant(1, (6,))], copies=[BlockCopy(7, 0, 16)]))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(SOUND, block_table=(0, 8)),
+        replace(SOUND, cursor=20),
+        replace(SOUND, block_table=(0,)),
+        replace(SOUND, prompt_tokens=0),
+        replace(SOUND, prompt_tokens=21),
+        replace(SOUND, ids=(*prompt(19), 1000)),
+        resident(1, prompt(65), range(5)),
+    ],
+)
+def test_a_resident_outside_its_bounds_is_refused(wrong: Resident) -> None:
+    """A block outside the pool or an id outside the vocabulary would be an access to foreign memory."""
+    with pytest.raises(MalformedMessage):
+        LIMITS.check(Orders().snapshot(wrong))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Delta(1, 2, grants=(BlockGrant(1, (1, 8)),)),
+        Delta(1, 2, copies=(BlockCopy(8, 1, 3),)),
+        Delta(1, 2, copies=(BlockCopy(1, 8, 3),)),
+        Delta(1, 2, copies=(BlockCopy(1, 2, 17),)),
+        Delta(1, 2, added=(replace(SOUND, block_table=(9, 9)),)),
+    ],
+)
+def test_items_outside_the_pool_are_refused(wrong: Delta) -> None:
+    """Grants and copies name blocks, too."""
+    with pytest.raises(MalformedMessage):
+        LIMITS.check(wrong)
