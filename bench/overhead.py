@@ -1,11 +1,12 @@
 """What the services cost on top of the engine: ITL and TTFT over HTTP minus those of a loop in this process.
 
-Run it beside a stack that is up: `python -m bench.overhead --run-dir DIR`. Rounds alternate, so drift of the machine
-hits both. The limit is the in-process loop itself: the same engine, weights and threads, with no wire at all.
+Run it beside a stack that is up: `python -m bench.overhead --run-dir DIR --model-dir DIR`. Rounds alternate, so drift
+of the machine hits both. The limit is the in-process loop itself: the same engine, weights and threads, with no wire at all.
 """
 
 import argparse
 import json
+import os
 import statistics
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from pathlib import Path
 import httpx
 
 from bench.local_engine import LocalEngine
+from deploy.local.environment import SPIN_COUNT
 
 PROMPT_TOKENS = 128
 NEW_TOKENS = 64
@@ -73,6 +75,7 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=10)
     given = arguments.parse_args()
     state = json.loads((given.run_dir / "state.json").read_text())
+    assert os.environ.get("GOMP_SPINCOUNT") == str(SPIN_COUNT), f"run with GOMP_SPINCOUNT={SPIN_COUNT}, as workers do"
     engine = LocalEngine(given.model_dir, given.dtype)
     pairs = []
     with httpx.Client(base_url=state["base_url"], timeout=120) as client:
