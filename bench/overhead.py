@@ -1,7 +1,7 @@
 """What the services cost on top of the engine: ITL and TTFT over HTTP minus those of a loop in this process.
 
 Run it beside a stack that is up: `python -m bench.overhead --run-dir DIR --model-dir DIR`. Rounds alternate, so drift
-of the machine hits both. The limit is the in-process loop itself: the same engine, weights and threads, with no wire at all.
+of the machine hits both. The limit is the in-process loop itself: the same engine, weights and threads, no wire.
 """
 
 import argparse

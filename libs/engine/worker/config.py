@@ -12,7 +12,7 @@ class WorkerConfig(ServiceConfig):
     model: str  # the name under which the cell serves it
     cell: str = "c0"
     model_dir: Path  # a directory in Hugging Face form, or a .gguf file
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"
     kv_dtype: Literal["", "float32", "bfloat16"] = ""  # empty: that of `dtype`
     block_tokens: int = 16
     max_model_len: int = Field(default=0, ge=0)  # tokens of the longest sequence; 0: what the model allows

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from libs.contracts.messages import ServiceStatus
@@ -81,8 +82,14 @@ def _load_engine(config: WorkerConfig, life: Life) -> Loaded:
 
 
 async def _load(config: WorkerConfig, life: Life, stop: asyncio.Event) -> Loaded | None:
-    """The engine, or None when the process is told to stop first."""
-    loading = asyncio.create_task(asyncio.to_thread(_load_engine, config, life))
+    """The engine, or None when the process is told to stop first.
+
+    The thread that loads ends with it: OpenMP keeps a team for every thread that computed, and with more threads than
+    cores the team of the step thread would no longer spin between the operations of a step.
+    """
+    loader = ThreadPoolExecutor(1, thread_name_prefix="load")
+    loading = asyncio.get_running_loop().run_in_executor(loader, _load_engine, config, life)
+    loader.shutdown(wait=False)
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
