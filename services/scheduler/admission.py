@@ -1,0 +1,75 @@
+"""Which waiting choices start now.
+
+Oldest first, and the first that does not fit stops the rest, so a long prompt waits its turn instead of being overtaken
+for ever. Only those who wait for a prefix that another one computes are passed over: it is not our time they need.
+"""
+
+from libs.contracts.errors import ContextTooLong
+from services.scheduler import grants, lifecycle, placement, residence
+from services.scheduler.choice import Choice, Phase
+from services.scheduler.placement import Place
+from services.scheduler.prefix import Hit
+from services.scheduler.reasons import Reason
+from services.scheduler.state import State
+
+
+def admit(state: State, now_s: float) -> None:
+    """Admit until somebody must wait for something other than a prefix."""
+    while (choice := state.queue.head()) is not None:
+        reason = _admit(state, choice, now_s)
+        choice.explain(reason, now_s)
+        if reason not in (Reason.ADMITTED, Reason.PENDING_PREFIX, Reason.FAILED):
+            return
+
+
+def _admit(state: State, choice: Choice, now_s: float) -> Reason:
+    """Admit one choice if all it needs is there; else say what is not."""
+    if len(state.running) >= state.policy.max_running:
+        return Reason.MAX_RUNNING
+    if state.facts is None or any(worker.has_foreign_work for worker in state.workers.values()):
+        return Reason.NO_WORKER
+    if not lifecycle.fit_to_cell(state, choice):
+        lifecycle.fail(state, choice, ContextTooLong("the prompt does not fit the context or the KV pool"), now_s)
+        return Reason.FAILED
+    if state.memory.available_blocks < choice.needs_blocks + len(state.running):
+        return Reason.NO_BLOCKS
+    hit = state.memory.match(choice)
+    if hit.pending is not None:
+        state.queue.park(choice, hit.pending)
+        return Reason.PENDING_PREFIX
+    where = placement.place(state, len(choice.ids) - len(hit.path) * state.memory.block_tokens)
+    if where is None:
+        return Reason.NO_WORKER
+    if not _reserve_blocks(state, choice, hit, where):
+        return Reason.NO_BLOCKS
+    _start(state, choice, where)
+    return Reason.ADMITTED
+
+
+def _reserve_blocks(state: State, choice: Choice, hit: Hit, where: Place) -> bool:
+    """Its known tokens, the next one, and what a grant reaches ahead; a spare block stays for every running choice.
+
+    The look-ahead shrinks to an even share of what is left, so it never keeps a prompt out.
+    """
+    memory, running = state.memory, len(state.running)
+    needed = memory.blocks_for(min(len(choice.ids) + 1, choice.slots)) - len(hit.path)
+    choice.needs_blocks = needed + memory.idle_blocks(hit)
+    spare = memory.available_blocks - choice.needs_blocks - running
+    if spare < 0:
+        return False
+    reach = min(len(choice.ids) + 1 + grants.ahead_tokens(state, where.decode), choice.slots)
+    ahead = memory.blocks_for(reach) - len(hit.path) - needed
+    return memory.reserve(choice, hit, needed + min(ahead, spare // (running + 1)))
+
+
+def _start(state: State, choice: Choice, where: Place) -> None:
+    state.queue.remove(choice)
+    choice.phase = Phase.PREFILLING
+    choice.decode_worker = where.decode.incarnation
+    if choice.cached_tokens < 0:
+        choice.cached_tokens = choice.cursor
+    if where.prefill is where.decode:
+        residence.join(state, choice, where.decode, choice.params.max_tokens)
+    else:
+        where.decode.reserved.add(choice.handle)
+        residence.join(state, choice, where.prefill, choice.generated + 1)

@@ -1,0 +1,75 @@
+"""Control requests of gateways and tokenizers. Each may come twice; each is replied to."""
+
+import heapq
+
+from libs.contracts.messages import Cancel, CellStatus, Delivered, Done, Resend, Resent, StatusQuery, StopAt
+from services.scheduler import lifecycle
+from services.scheduler.events import Asked, Reply
+from services.scheduler.reasons import Reason
+from services.scheduler.state import State
+from services.scheduler.status import cell_status
+
+RESEND_TOKENS_MAX = 16_384  # with log-probabilities below 200 kB, under every broker's limit
+
+
+def asked(state: State, event: Asked, now_s: float) -> None:
+    state.commands.append(Reply(event.ticket, _reply(state, event.message, now_s)))
+
+
+def _reply(state: State, message: object, now_s: float) -> Done | Resent | CellStatus:
+    match message:
+        case Cancel():
+            return _cancel(state, message, now_s)
+        case StopAt():
+            return _stop_at(state, message, now_s)
+        case Resend():
+            return _resend(state, message)
+        case Delivered():
+            return _delivered(state, message, now_s)
+        case StatusQuery():
+            return cell_status(state)
+    raise AssertionError(message)
+
+
+def _cancel(state: State, cancel: Cancel, now_s: float) -> Done:
+    """A request that is not here yet is remembered: its Sequence may still be on its way."""
+    choice = state.requests.get(cancel.request_id)
+    if choice is None:
+        deadline_s = cancel.deadline_unix_ms / 1000
+        state.cancelled[cancel.request_id] = deadline_s
+        heapq.heappush(state.deadlines, (deadline_s, cancel.request_id))
+        return Done(known=False)
+    lifecycle.forget(state, choice, Reason.CANCELLED, now_s)
+    return Done(known=True)
+
+
+def _stop_at(state: State, stop: StopAt, now_s: float) -> Done:
+    choice = state.requests.get(stop.request_id)
+    if choice is None:
+        return Done(known=False)
+    lifecycle.stop_at(state, choice, stop.position, now_s)
+    return Done(known=True)
+
+
+def _delivered(state: State, delivered: Delivered, now_s: float) -> Done:
+    choice = state.requests.get(delivered.request_id)
+    if choice is None:
+        return Done(known=False)
+    if choice.end and delivered.totals != (choice.total,):
+        state.counts["delivered_differs"] += 1
+    lifecycle.forget(state, choice, Reason.DELIVERED, now_s)
+    return Done(known=True)
+
+
+def _resend(state: State, resend: Resend) -> Resent:
+    """As much of the log from `position` on as fits one reply; `end` only with the last of it."""
+    choice = state.requests.get(resend.request_id)
+    if choice is None:
+        return Resent(known=False, position=resend.position, ids=(), logprobs=(), end="")
+    first = choice.prompt_tokens + resend.position
+    ids = tuple(choice.ids[first : first + RESEND_TOKENS_MAX])
+    logprobs = tuple(choice.logprobs[resend.position : resend.position + RESEND_TOKENS_MAX])
+    is_complete = resend.position + len(ids) >= choice.total
+    return Resent(
+        known=True, position=resend.position, ids=ids, logprobs=logprobs, end=choice.end if is_complete else ""
+    )

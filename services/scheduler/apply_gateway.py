@@ -1,0 +1,25 @@
+"""Events about requests and their gateways."""
+
+from libs.contracts.messages import Alive
+from services.scheduler import lifecycle
+from services.scheduler.choice import Phase
+from services.scheduler.events import Answered, Arrived
+from services.scheduler.reasons import Reason
+from services.scheduler.state import State
+
+
+def arrived(state: State, event: Arrived, now_s: float) -> None:
+    lifecycle.arrive(state, event.sequence, event.traceparent, now_s)
+
+
+def alive(state: State, event: Alive, now_s: float) -> None:
+    gateway = state.gateways.get(event.gateway)
+    if gateway is not None:
+        gateway.heard_s = now_s
+
+
+def answered(state: State, event: Answered, now_s: float) -> None:
+    """After a Failed nothing is owed; after a Finished only if the gateway does not hold the request any more."""
+    choice = state.requests.get(event.request_id)
+    if choice is not None and (choice.phase is Phase.FAILED or not event.live):
+        lifecycle.forget(state, choice, Reason.DELIVERED, now_s)

@@ -1,0 +1,103 @@
+"""Events of a worker's link: it attaches, begins versions, loses step with us, goes away."""
+
+from libs.contracts.kv_layout import BLOCK_TOKENS
+from libs.contracts.messages import Began, FencedOff, Gone, Hello, Resync
+from services.scheduler import lifecycle, residence
+from services.scheduler.events import LinkClosed, OpenCell, Refuse, Send
+from services.scheduler.memory import Memory
+from services.scheduler.state import DECODE, PREFILL, CellFacts, State
+from services.scheduler.worker_book import WorkerBook
+
+_CALLED = {
+    "layout_fingerprint": "KV layout",
+    "numerics_class": "numerics class",
+    "model_digest": "model",
+    "block_tokens": "block size",
+    "pool": "KV pool",
+    "pool_blocks": "pool size",
+    "max_model_len": "context length",
+}
+
+
+def hello(state: State, event: Hello, now_s: float) -> None:
+    """A worker attaches, or comes back. It gets the whole order."""
+    known = state.workers.get(event.incarnation)
+    if event.term > state.term:
+        state.commands.append(
+            Refuse(event.incarnation, f"term {state.term} is over, yours is {event.term}", retry=True)
+        )
+    elif known is not None and known.is_lost:
+        state.commands.append(Send(event.incarnation, FencedOff(state.term, "given up: its link was closed too long")))
+    elif known is not None:
+        known.closed_s = None
+        _send_snapshot(state, known, event.version)
+    elif reason := _unfit(state, event):
+        state.commands.append(Refuse(event.incarnation, reason))
+    else:
+        _welcome(state, event)
+
+
+def began(state: State, event: Began, now_s: float) -> None:
+    worker = state.workers.get(event.incarnation)
+    if worker is None or event.term != state.term:
+        state.counts["stale_began"] += 1
+        return
+    worker.begin(event.version)
+    state.memory.pool.begin(event.incarnation, event.version)
+
+
+def resync(state: State, event: Resync, now_s: float) -> None:
+    worker = state.workers.get(event.incarnation)
+    if worker is None or event.term != state.term:
+        state.counts["stale_resync"] += 1
+        return
+    state.counts["resync"] += 1
+    _send_snapshot(state, worker, event.version)
+
+
+def link_closed(state: State, event: LinkClosed, now_s: float) -> None:
+    worker = state.workers.get(event.incarnation)
+    if worker is not None and worker.closed_s is None:
+        worker.closed_s = now_s
+
+
+def gone(state: State, event: Gone, now_s: float) -> None:
+    worker = state.workers.get(event.incarnation)
+    if worker is not None:
+        lifecycle.worker_gone(state, worker)
+
+
+def _unfit(state: State, hello: Hello) -> str:
+    """Why this worker cannot serve the cell; "" when it can."""
+    if hello.role not in (PREFILL, DECODE):
+        return f"no such role: {hello.role!r}"
+    if hello.block_tokens not in BLOCK_TOKENS:
+        return f"block_tokens must be one of {BLOCK_TOKENS}, not {hello.block_tokens}"
+    if state.facts is None:
+        return ""
+    ours, theirs = state.facts, CellFacts.of(hello)
+    unlike = [name for field, name in _CALLED.items() if getattr(ours, field) != getattr(theirs, field)]
+    return f"unlike the cell's other workers in: {', '.join(unlike)}" if unlike else ""
+
+
+def _welcome(state: State, hello: Hello) -> None:
+    if state.facts is None:
+        _open_cell(state, CellFacts.of(hello))
+    worker = state.workers[hello.incarnation] = WorkerBook(hello)
+    state.memory.pool.attach(hello.incarnation, hello.version)
+    _send_snapshot(state, worker, hello.version)
+
+
+def _open_cell(state: State, facts: CellFacts) -> None:
+    state.facts = facts
+    state.memory = Memory(facts.pool_blocks, facts.block_tokens)
+    longest = min(facts.max_model_len, state.memory.total_tokens) - 1  # one token is to be generated
+    state.commands.append(OpenCell(facts.block_tokens, facts.model_digest, longest))
+
+
+def _send_snapshot(state: State, worker: WorkerBook, taken_version: int) -> None:
+    for choice in worker.never_heard_of(taken_version):
+        residence.left(state, choice)
+    snapshot, added = worker.take_snapshot(state.term, taken_version)
+    state.commands.append(Send(worker.incarnation, snapshot))
+    lifecycle.ordered(state, added)

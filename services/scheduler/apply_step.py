@@ -1,0 +1,102 @@
+"""A StepResult: tokens into logs, committed blocks into the tree, ends, hand-overs, confirmed removals.
+
+The hottest path of the service: a steadily decoding row costs one append and two comparisons.
+"""
+
+from libs.contracts.messages import RowResult, StepResult
+from services.scheduler import grants, lifecycle, residence
+from services.scheduler.choice import Choice, Phase
+from services.scheduler.reasons import Reason
+from services.scheduler.state import State
+from services.scheduler.worker_book import WorkerBook
+
+NOT_FINITE_END = "error"
+
+
+def step_result(state: State, result: StepResult, now_s: float) -> None:
+    """Repeat key: (incarnation, step number)."""
+    worker = state.workers.get(result.incarnation)
+    if worker is None or result.term != state.term or result.step_number <= worker.last_step:
+        state.counts["stale_step_result"] += 1
+        return
+    for copied in worker.report(result):
+        state.memory.copied(copied)
+    ahead = grants.ahead_tokens(state, worker)
+    for row in result.rows:
+        choice = _of_row(state, worker, row)
+        if choice is None:
+            state.counts["stale_row"] += 1
+        else:
+            _advance(state, worker, choice, row, ahead, now_s)
+    for row in result.removed:
+        choice = _of_row(state, worker, row)
+        if choice is not None and choice.leaving:
+            _take_in(state, choice, row)
+    for wait in result.waits:
+        state.counts[f"row_waits_{wait.reason}"] += wait.waited_ns == 0
+    for confirmed in worker.confirm(result.version):
+        residence.left(state, confirmed)
+
+
+def _of_row(state: State, worker: WorkerBook, row: RowResult) -> Choice | None:
+    choice = state.choices.get(row.sequence)
+    if choice is None or choice.worker != worker.incarnation or choice.epoch != row.epoch:
+        return None
+    return choice
+
+
+def _advance(state: State, worker: WorkerBook, choice: Choice, row: RowResult, ahead: int, now_s: float) -> None:
+    _take_in(state, choice, row)
+    if row.end and choice.is_open:
+        lifecycle.end(state, choice, row.end, now_s)
+    if row.end or row.at_until:
+        _stopped(state, worker, choice, now_s)
+    elif row.ids and choice.phase in (Phase.PREFILLING, Phase.DECODING):
+        if choice.phase is Phase.PREFILLING:
+            _first_token(worker, choice, now_s)
+        if grants.is_needy(state, choice, ahead):
+            state.needy[choice.handle] = choice
+
+
+def _first_token(worker: WorkerBook, choice: Choice, now_s: float) -> None:
+    choice.phase = Phase.DECODING
+    choice.explain(Reason.DECODING, now_s)
+    worker.prefilling.pop(choice.handle, None)
+
+
+def _stopped(state: State, worker: WorkerBook, choice: Choice, now_s: float) -> None:
+    """The row stopped by itself. If it did so at its `until` and nobody wanted it gone, it goes on elsewhere."""
+    residence.stopped(state, choice, worker)
+    if choice.phase is Phase.PREFILLING and not choice.leaving:
+        choice.phase = Phase.DECODING
+        lifecycle.hand_over(state, choice, now_s)
+    else:
+        residence.left(state, choice)
+
+
+def _take_in(state: State, choice: Choice, row: RowResult) -> None:
+    """Log a row's new tokens and commit what it wrote; a row that was not finite wrote nothing to be trusted."""
+    if row.ids:
+        _log(state, choice, row)
+    if row.cursor > choice.cursor and row.end != NOT_FINITE_END:
+        state.queue.wake(state.memory.commit(choice, row.cursor))
+
+
+def _log(state: State, choice: Choice, row: RowResult) -> None:
+    """Append what is new, up to where the gateway stopped it. What is logged already must have been the same."""
+    new_from = choice.generated - row.position
+    if 0 <= choice.stop_position < choice.generated:
+        return
+    if new_from and not _agrees(choice, row, new_from):
+        state.counts["exactness_violation"] += 1
+        return
+    choice.ids.extend(row.ids[new_from:])
+    choice.logprobs.extend(row.logprobs[new_from:])
+    if choice.stop_position >= 0:
+        lifecycle.cut(choice, choice.stop_position)
+
+
+def _agrees(choice: Choice, row: RowResult, overlap: int) -> bool:
+    """Whether the row leaves no gap and its first `overlap` tokens are those of the log."""
+    first = choice.prompt_tokens + row.position
+    return overlap > 0 and tuple(choice.ids[first : first + len(row.ids)]) == row.ids[:overlap]

@@ -1,0 +1,111 @@
+"""Invariants of a State. Nothing here is needed to run: tests call it after every event, an operator on demand."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from services.scheduler.choice import Choice, Phase
+from services.scheduler.prefix import Node
+from services.scheduler.state import State
+from services.scheduler.worker_book import WorkerBook
+
+
+def audit(state: State) -> list[str]:
+    """What is wrong, one line each; empty when all is well. O(everything)."""
+    return [*_blocks(state), *_tree(state), *_choices(state), *_workers(state), *_requests(state)]
+
+
+def _blocks(state: State) -> Iterator[str]:
+    """Each block is free, cached, held or freeing, once, and referenced as often as tables and copies name it."""
+    memory, pool = state.memory, state.memory.pool
+    used = Counter(block for choice in state.choices.values() for block in choice.table)
+    used.update(choice.copy.source for choice in state.choices.values() if choice.copy is not None)
+    held = set(used)
+    if dict(used) != {block: count for block, count in enumerate(pool.references) if count}:
+        yield "references differ from the tables"
+    free = pool.free()
+    if len(free) != len(set(free)):
+        yield "a block is free twice"
+    parts = (held, set(free), pool.cached, pool.freeing)
+    if sum(map(len, parts)) != pool.total_blocks or len(set().union(*parts)) != pool.total_blocks:
+        yield f"free, cached, held and freeing do not add up: {[len(part) for part in parts]}"
+    if pool.held_blocks != len(held):
+        yield f"{pool.held_blocks} blocks count as held, {len(held)} are"
+    if pool.cached != set(memory.tree.idle):
+        yield "cached blocks are not the tree's idle ones"
+    for choice in state.choices.values():
+        if len(set(choice.table)) != len(choice.table):
+            yield f"{choice.request_id} has a block twice"
+
+
+def _tree(state: State) -> Iterator[str]:
+    tree, pool = state.memory.tree, state.memory.pool
+    seen = set[int]()
+    for block, node in tree.nodes.items():
+        if node.block != block or node.parent is None or node.parent.children.get(node.tokens) is not node:
+            yield f"node of block {block} is not where its parent says"
+        elif node.parent.block >= 0 and pool.references[block] > 0 and pool.references[node.parent.block] == 0:
+            yield f"block {block} is referenced, the one before it is not"
+        if node.owner and not _computes(state.choices.get(node.owner), node):
+            yield f"block {block} is pending, but nobody computes it"
+    for block, node in tree.idle.items():
+        if not seen.issuperset(child.block for child in node.children.values()):
+            yield f"block {block} would be evicted before a block that follows it"
+        seen.add(block)
+
+
+def _computes(choice: Choice | None, node: Node) -> bool:
+    return choice is not None and bool(choice.worker) and node in choice.path
+
+
+def _choices(state: State) -> Iterator[str]:
+    for handle, choice in state.choices.items():
+        is_waiting, is_running = choice in state.queue, handle in state.running
+        if is_waiting + is_running + choice.leaving != 1:
+            yield f"{choice.request_id} must either wait, run or leave"
+        if is_waiting and (choice.table or choice.worker or choice.phase is not Phase.WAITING):
+            yield f"{choice.request_id} waits but holds something"
+        if is_running and choice.phase not in (Phase.PREFILLING, Phase.DECODING):
+            yield f"{choice.request_id} runs although {choice.phase}"
+        if [node.block for node in choice.path] != choice.table[: len(choice.path)]:
+            yield f"{choice.request_id}: its path is not the beginning of its table"
+        if choice.cursor > len(choice.table) * state.memory.block_tokens:
+            yield f"{choice.request_id} has committed beyond its table"
+        if choice.chunked < 0:
+            yield f"{choice.request_id} has fewer than no chunk tokens under way"
+    for handle in state.queue.parked:
+        if state.choices[handle].phase is not Phase.WAITING:
+            yield f"{handle} is parked but does not wait"
+
+
+def _workers(state: State) -> Iterator[str]:
+    named = Counter(handle for worker in state.workers.values() for handle in worker.residents)
+    if set(named) != set(state.running) or any(count > 1 for count in named.values()):
+        yield "running choices and residents differ"
+    for worker in state.workers.values():
+        yield from _worker(worker)
+    if not state.needy.keys() <= state.running.keys():
+        yield "a choice that does not run needs blocks"
+
+
+def _worker(worker: WorkerBook) -> Iterator[str]:
+    if worker.tables() != {handle: tuple(choice.table) for handle, choice in worker.residents.items()}:
+        yield f"the order of {worker.name} is not what its residents hold"
+    for handle, choice in worker.residents.items():
+        if choice.worker != worker.incarnation or choice.leaving:
+            yield f"{worker.name} has {choice.request_id}, which thinks it is elsewhere"
+        if handle in worker.leaving:
+            yield f"{choice.request_id} is in the order of {worker.name} and leaves it"
+    for choice, _ in worker.leaving.values():
+        if choice.worker != worker.incarnation or not choice.leaving:
+            yield f"{choice.request_id} does not know that it leaves {worker.name}"
+
+
+def _requests(state: State) -> Iterator[str]:
+    by_gateway = {request_id for gateway in state.gateways.values() for request_id in gateway.request_ids}
+    if by_gateway != set(state.requests):
+        yield "requests and those of the gateways differ"
+    if not all(gateway.request_ids for gateway in state.gateways.values()):
+        yield "a gateway without requests is kept"
+    for choice in state.choices.values():
+        if choice.phase is not Phase.DROPPED and state.requests.get(choice.request_id) is not choice:
+            yield f"{choice.request_id} is {choice.phase} but no request"

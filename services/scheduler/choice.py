@@ -1,0 +1,134 @@
+"""One choice of one request, in the words of the protocol a *sequence*: all that is known of it, and where it stands.
+
+waiting ─admitted→ prefilling ─first token→ decoding ─end→ ended ─Delivered→ forgotten
+   ↑─────────────── preempted ──────────────────┘
+Any of them may be failed (kept until its gateway knows) or dropped (cancelled: only its blocks are still coming back).
+A choice that left its worker's order is `leaving` until the worker has confirmed it; no block moves before.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from libs.contracts.messages import BlockCopy, Resident, SamplingParams, Sequence
+from services.scheduler.prefix import Node
+from services.scheduler.reasons import WAITS, Reason
+
+
+class Phase(StrEnum):
+    WAITING = "waiting"
+    PREFILLING = "prefilling"
+    DECODING = "decoding"
+    ENDED = "ended"
+    FAILED = "failed"
+    DROPPED = "dropped"
+
+
+OPEN = frozenset({Phase.WAITING, Phase.PREFILLING, Phase.DECODING})
+
+
+@dataclass(slots=True, eq=False)
+class Choice:
+    """Mutable; owned by State. Counts are tokens unless named otherwise."""
+
+    handle: int  # names the sequence to workers; grows with arrival, so it is also the age
+    sequence: Sequence  # as it came
+    traceparent: str
+    ids: list[int]  # all known ids, prompt first
+    params: SamplingParams  # max_tokens as far as context and pool allow
+    since_s: float
+    logprobs: list[float] = field(default_factory=list)
+    phase: Phase = Phase.WAITING
+    reason: Reason = Reason.BEHIND_OLDER
+    waited_s: dict[Reason, float] = field(default_factory=dict)
+    needs_blocks: int = 0  # waiting: with fewer available ones it is not worth another look
+
+    worker: str = ""  # incarnation whose order it is in, or is leaving
+    decode_worker: str = ""  # incarnation chosen to decode it
+    leaving: bool = False
+    until: int = 0
+    is_ordered: bool = False  # an order that names it was sent
+    cursor: int = 0  # committed, as far as reported
+    chunked: int = 0  # in chunk items of versions not yet reported
+    cached_tokens: int = -1  # found in the cache at first admission; −1 before it
+
+    table: list[int] = field(default_factory=list)
+    path: list[Node] = field(default_factory=list)  # the nodes of the table's first blocks
+    copy: BlockCopy | None = None  # not yet reported done
+    named: dict[str, int] = field(default_factory=dict)  # incarnation → version that removed it there
+
+    end: str = ""
+    stop_position: int = -1  # the gateway's stop string ends with this position's token; −1 while there is none
+
+    @property
+    def request_id(self) -> str:
+        return self.sequence.request_id
+
+    @property
+    def gateway(self) -> str:
+        return self.sequence.gateway
+
+    @property
+    def epoch(self) -> int:
+        return self.sequence.epoch
+
+    @property
+    def deadline_s(self) -> float:
+        return self.sequence.deadline_unix_ms / 1000
+
+    @property
+    def prompt_tokens(self) -> int:
+        return len(self.sequence.ids)
+
+    @property
+    def generated(self) -> int:
+        return len(self.ids) - len(self.sequence.ids)
+
+    @property
+    def total(self) -> int:
+        """Generated tokens, with those up to the gateway's stop that are not reported yet."""
+        return max(self.generated, self.stop_position + 1)
+
+    @property
+    def is_open(self) -> bool:
+        """Tokens may still be generated."""
+        return self.phase in OPEN
+
+    @property
+    def slots(self) -> int:
+        """Slots it needs to its very end: the last token's KV is never written."""
+        return len(self.sequence.ids) + self.params.max_tokens - 1
+
+    @property
+    def unplanned(self) -> int:
+        """Known tokens that no chunk item covers yet; 0 when a single one is left, which advances without an item."""
+        left = len(self.ids) - self.cursor - self.chunked
+        return left if left > 1 else 0
+
+    def explain(self, reason: Reason, now_s: float) -> None:
+        """Note why it is where it is; the time spent for the reason before is added up."""
+        if reason is not self.reason:
+            self.waited_s[self.reason] = self.waited_s.get(self.reason, 0.0) + now_s - self.since_s
+            self.reason, self.since_s = reason, now_s
+
+    def waits_s(self) -> tuple[tuple[str, float], ...]:
+        """(reason, seconds) of every wait that is over."""
+        return tuple((reason.value, spent) for reason, spent in self.waited_s.items() if reason in WAITS)
+
+    def resident(self) -> Resident:
+        """The choice as an order adds it."""
+        sequence = self.sequence
+        return Resident(
+            sequence=self.handle,
+            request_id=sequence.request_id,
+            choice=0,
+            epoch=sequence.epoch,
+            gateway=sequence.gateway,
+            ids=tuple(self.ids),
+            prompt_tokens=len(sequence.ids),
+            cursor=self.cursor,
+            block_table=tuple(self.table),
+            until=self.until,
+            params=self.params,
+            cached_tokens=self.cached_tokens,
+            traceparent=self.traceparent,
+        )

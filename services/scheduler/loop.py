@@ -1,0 +1,73 @@
+"""Owns the State: takes in events, has the core decide, hands its commands to who carries them out. Never polls.
+
+Everything runs in one task, so a decision sees a state that nobody else changes.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from services.scheduler.event_log import EventLog
+from services.scheduler.events import Event
+from services.scheduler.plan import turn
+from services.scheduler.state import State
+from services.scheduler.timeouts import next_expiry_s
+
+Carriers = Mapping[type, Callable[[Any], None]]  # command class → who carries it out, without waiting
+
+
+class Clock:
+    """Seconds since 1970 that never step: deadlines are wall time, decisions need time to go forward."""
+
+    def __init__(self) -> None:
+        self._offset_s = time.time() - time.monotonic()
+
+    def now_s(self) -> float:
+        return self._offset_s + time.monotonic()
+
+
+class Loop:
+    """Events may be posted before `run`; they wait for it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._events: list[Event] = []
+        self._wake = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def post(self, event: Event) -> None:
+        """Have it taken in soon, in the order of posting."""
+        self._events.append(event)
+        self._wake.set()
+
+    async def run(self, state: State, log: EventLog, carriers: Carriers, *, until: asyncio.Event) -> None:
+        """Decide whenever something happened or a time has come, until the event is set."""
+        stopping = asyncio.create_task(until.wait())
+        stopping.add_done_callback(lambda _: self._wake.set())
+        try:
+            while not until.is_set():
+                self._turn(state, log, carriers)
+                self._set_alarm(state)
+                await self._wake.wait()
+                self._wake.clear()
+        finally:
+            stopping.cancel()
+            if self._alarm is not None:
+                self._alarm.cancel()
+
+    def _turn(self, state: State, log: EventLog, carriers: Carriers) -> None:
+        events, self._events = tuple(self._events), []
+        now_s = self._clock.now_s()
+        log.append(now_s, events)
+        for command in turn(state, events, now_s):
+            carriers[type(command)](command)
+
+    def _set_alarm(self, state: State) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        expiry_s = next_expiry_s(state)
+        if expiry_s is not None:
+            delay_s = max(0.0, expiry_s - self._clock.now_s())
+            self._alarm = asyncio.get_running_loop().call_later(delay_s, self._wake.set)

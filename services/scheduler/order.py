@@ -1,0 +1,68 @@
+"""The order in which waiting choices are looked at: first come, first served.
+
+A choice that waits for another's prefix is parked: it neither holds up the others nor is looked at until it is woken,
+and then stands where it stood before.
+"""
+
+import heapq
+
+from services.scheduler.choice import Choice
+from services.scheduler.prefix import Node
+
+
+def rank(choice: Choice) -> int:
+    """The lower, the sooner: in the queue, for chunks and for grants; the highest gives way when blocks run out.
+
+    A preempted choice keeps its rank, so it comes before everybody who arrived after it.
+    """
+    return choice.handle
+
+
+class WaitQueue:
+    """Push, pop and remove cost O(log n); `head` nothing."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, Choice] = {}  # all of them, parked or not
+        self._ready: list[tuple[int, int]] = []  # heap of (rank, handle); entries of removed choices are skipped
+        self._parked: dict[int, Node] = {}  # handle → what it waits for
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, choice: Choice) -> bool:
+        return choice.handle in self._waiting
+
+    def push(self, choice: Choice) -> None:
+        self._waiting[choice.handle] = choice
+        heapq.heappush(self._ready, (rank(choice), choice.handle))
+
+    def head(self) -> Choice | None:
+        """The next one to admit, or None."""
+        while self._ready:
+            handle = self._ready[0][1]
+            if handle in self._waiting and handle not in self._parked:
+                return self._waiting[handle]
+            heapq.heappop(self._ready)
+        return None
+
+    def remove(self, choice: Choice) -> None:
+        """It waits no longer, whether admitted or given up. Removing it twice does nothing."""
+        self._waiting.pop(choice.handle, None)
+        node = self._parked.pop(choice.handle, None)
+        if node is not None:
+            node.waiters.remove(choice.handle)
+
+    def park(self, choice: Choice, node: Node) -> None:
+        """Pass it over until `node` is committed or gone."""
+        self._parked[choice.handle] = node
+        node.waiters.append(choice.handle)
+
+    def wake(self, handles: list[int]) -> None:
+        """Their node is committed or gone (and has forgotten them)."""
+        for handle in handles:
+            del self._parked[handle]
+            heapq.heappush(self._ready, (rank(self._waiting[handle]), handle))
+
+    @property
+    def parked(self) -> frozenset[int]:
+        return frozenset(self._parked)

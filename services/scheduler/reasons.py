@@ -1,0 +1,32 @@
+"""Why a choice is where it is: one code per decision, kept with the choice for traces and status."""
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    BEHIND_OLDER = "behind_older"  # an older request waits, or this one was not looked at yet
+    NO_WORKER = "no_worker"  # no worker of the needed role is ready
+    MAX_RUNNING = "max_running"
+    NO_BLOCKS = "no_blocks"
+    PENDING_PREFIX = "pending_prefix"  # another request is computing the same prefix
+    PREEMPTED_RECOMPUTE = "preempted_recompute"  # its blocks went to an older one; they are computed again
+    ADMITTED = "admitted"
+    HANDED_OVER = "handed_over"
+    DECODING = "decoding"
+    STOPPED = "stopped"  # by a worker's token or the gateway's stop string
+    CANCELLED = "cancelled"
+    DELIVERED = "delivered"
+    GATEWAY_SILENT = "gateway_silent"
+    FAILED = "failed"
+
+
+WAITS = frozenset(
+    {
+        Reason.BEHIND_OLDER,
+        Reason.NO_WORKER,
+        Reason.MAX_RUNNING,
+        Reason.NO_BLOCKS,
+        Reason.PENDING_PREFIX,
+        Reason.PREEMPTED_RECOMPUTE,
+    }
+)

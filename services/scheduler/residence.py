@@ -1,0 +1,59 @@
+"""How a choice gets into a worker's order, leaves it, and what becomes of its blocks then."""
+
+from services.scheduler.choice import Choice, Phase
+from services.scheduler.state import State
+from services.scheduler.worker_book import WorkerBook
+
+
+def join(state: State, choice: Choice, worker: WorkerBook, until: int) -> None:
+    """Put it into the worker's next version; it stops by itself after `until` generated tokens."""
+    choice.worker, choice.until = worker.incarnation, until
+    state.running[choice.handle] = choice
+    worker.add(choice)
+
+
+def leave(state: State, choice: Choice) -> None:
+    """Take it out of its worker's order. Its blocks are back once the worker has confirmed that."""
+    worker = state.workers[choice.worker]
+    version = _take_out(state, choice, worker)
+    if version:
+        choice.leaving = True
+        worker.leaving[choice.handle] = (choice, version)
+    else:
+        left(state, choice)
+
+
+def stopped(state: State, choice: Choice, worker: WorkerBook) -> None:
+    """The worker reported that it stopped by itself, which confirms its leaving; the order forgets it as well."""
+    if choice.leaving:
+        del worker.leaving[choice.handle]
+    else:
+        _take_out(state, choice, worker)
+
+
+def left(state: State, choice: Choice) -> None:
+    """No worker computes it any more: its blocks come back. A preempted one waits again."""
+    choice.worker, choice.leaving, choice.chunked = "", False, 0
+    unreserve(state, choice)
+    state.queue.wake(state.memory.release(choice))
+    if choice.phase is Phase.WAITING:
+        choice.needs_blocks = 0
+        state.queue.push(choice)
+    else:
+        del state.choices[choice.handle]
+
+
+def unreserve(state: State, choice: Choice) -> None:
+    decode = state.workers.get(choice.decode_worker)
+    if decode is not None:
+        decode.reserved.discard(choice.handle)
+    choice.decode_worker = ""
+
+
+def _take_out(state: State, choice: Choice, worker: WorkerBook) -> int:
+    state.running.pop(choice.handle, None)
+    state.needy.pop(choice.handle, None)
+    version = worker.remove(choice)
+    if version:
+        choice.named[worker.incarnation] = version
+    return version

@@ -1,0 +1,71 @@
+"""WorkerLink: one session per worker. Its messages become events; commands for it go out in order."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from libs.contracts.messages import Hello, WorkerMessage
+from libs.runtime.link import LinkSession
+from libs.runtime.logs import get_logger
+from services.scheduler.events import Event, LinkClosed, Refuse, Send
+
+log = get_logger("scheduler")
+
+_CLOSED = None
+
+
+class Links:
+    """The open sessions by incarnation; a worker that dials again replaces its old one."""
+
+    def __init__(self, post: Callable[[Event], None]) -> None:
+        self._post = post
+        self._outgoing: dict[str, asyncio.Queue[Send | Refuse | None]] = {}
+
+    async def serve(self, session: LinkSession) -> None:
+        """The life of one link; its end is an event, unless a newer link has taken its place."""
+        messages = session.receive()
+        hello = await anext(messages, None)
+        if not isinstance(hello, Hello):
+            await session.refuse("a link begins with Hello")
+            return
+        log.info("link_opened", worker=hello.worker, role=hello.role, incarnation=hello.incarnation, peer=session.peer)
+        outgoing: asyncio.Queue[Send | Refuse | None] = asyncio.Queue()
+        self._outgoing[hello.incarnation] = outgoing
+        receiving = asyncio.create_task(self._receive(hello, messages, outgoing))
+        try:
+            await self._send(session, outgoing)
+        finally:
+            receiving.cancel()
+            if self._outgoing.get(hello.incarnation) is outgoing:
+                del self._outgoing[hello.incarnation]
+                self._post(LinkClosed(hello.incarnation))
+            log.info("link_closed", worker=hello.worker, incarnation=hello.incarnation)
+            await asyncio.gather(receiving, return_exceptions=True)
+
+    def carry(self, command: Send | Refuse) -> None:
+        """Send or refuse. Without a link there is nobody to tell: the worker's next Hello brings it up to date."""
+        outgoing = self._outgoing.get(command.incarnation)
+        if outgoing is not None:
+            outgoing.put_nowait(command)
+
+    async def _receive(
+        self, hello: Hello, messages: AsyncIterator[WorkerMessage], outgoing: asyncio.Queue[Send | Refuse | None]
+    ) -> None:
+        self._post(hello)
+        try:
+            async for message in messages:
+                if self._outgoing.get(hello.incarnation) is outgoing:
+                    self._post(message)
+        finally:
+            outgoing.put_nowait(_CLOSED)
+
+    async def _send(self, session: LinkSession, outgoing: asyncio.Queue[Send | Refuse | None]) -> None:
+        while True:
+            command = await outgoing.get()
+            match command:
+                case Send():
+                    await session.send(command.message)
+                case Refuse():
+                    log.warning("worker_refused", incarnation=command.incarnation, reason=command.reason)
+                    await session.refuse(command.reason, retry=command.retry)
+                case _:
+                    return

@@ -1,0 +1,62 @@
+"""What ends because time has passed: deadlines, gateways that fell silent, workers whose link stayed closed."""
+
+import heapq
+from collections.abc import Iterator
+
+from libs.contracts import flow
+from libs.contracts.errors import DeadlineExceeded, WorkerLost
+from services.scheduler import lifecycle
+from services.scheduler.choice import Phase
+from services.scheduler.events import KillWorker
+from services.scheduler.reasons import Reason
+from services.scheduler.state import State
+
+LINK_CLOSED_S = 1.0
+
+
+def expire(state: State, now_s: float) -> None:
+    _end_late_requests(state, now_s)
+    for gateway in [gateway for gateway in state.gateways.values() if _silent_s(gateway.heard_s) <= now_s]:
+        state.counts["gateway_silent"] += 1
+        for request_id in sorted(gateway.request_ids):
+            lifecycle.forget(state, state.requests[request_id], Reason.GATEWAY_SILENT, now_s)
+    for worker in state.workers.values():
+        if worker.closed_s is not None and not worker.is_lost and worker.closed_s + LINK_CLOSED_S <= now_s:
+            state.counts["worker_lost"] += 1
+            state.commands.append(KillWorker(worker.host, worker.incarnation))
+            lifecycle.lose_worker(state, worker, WorkerLost("its worker was lost"), now_s)
+
+
+def next_expiry_s(state: State) -> float | None:
+    """When `expire` has to be called next at the latest; None while nothing can expire."""
+    while state.deadlines and not _is_awaited(state, state.deadlines[0][1]):
+        heapq.heappop(state.deadlines)
+    return min(_expiries(state), default=None)
+
+
+def _expiries(state: State) -> Iterator[float]:
+    if state.deadlines:
+        yield state.deadlines[0][0]
+    for gateway in state.gateways.values():
+        yield _silent_s(gateway.heard_s)
+    for worker in state.workers.values():
+        if worker.closed_s is not None and not worker.is_lost:
+            yield worker.closed_s + LINK_CLOSED_S
+
+
+def _silent_s(heard_s: float) -> float:
+    return heard_s + flow.GATEWAY_SILENCE_S
+
+
+def _is_awaited(state: State, request_id: str) -> bool:
+    return request_id in state.cancelled or request_id in state.requests
+
+
+def _end_late_requests(state: State, now_s: float) -> None:
+    while state.deadlines and state.deadlines[0][0] <= now_s:
+        _, request_id = heapq.heappop(state.deadlines)
+        if state.cancelled.get(request_id, now_s + 1) <= now_s:
+            del state.cancelled[request_id]
+        choice = state.requests.get(request_id)
+        if choice is not None and choice.deadline_s <= now_s and choice.phase is not Phase.FAILED:
+            lifecycle.fail(state, choice, DeadlineExceeded("the request's deadline has passed"), now_s)

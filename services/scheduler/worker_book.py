@@ -1,0 +1,228 @@
+"""What is agreed with one worker: its standing order, what the next version changes, what it has begun and reported.
+
+Changes gather in `_pending` while the worker is two versions behind, and go out together. A version once built is never
+changed; after a Resync or a new Hello a Snapshot stands for all of them.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from libs.contracts.messages import Ack, BlockGrant, Chunk, Delta, Hello, Snapshot, StepResult
+from libs.contracts.order import StandingOrder
+from services.scheduler.choice import Choice
+from services.scheduler.fit import StepTimeFit
+
+VERSIONS_AHEAD = 2
+ACK_EVERY_STEPS = 16
+
+
+@dataclass(slots=True)
+class Pending:
+    """The next version so far."""
+
+    removed: list[int] = field(default_factory=list)
+    added: dict[int, Choice] = field(default_factory=dict)
+    grants: dict[int, list[int]] = field(default_factory=dict)
+    chunks: list[Chunk] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.added or self.grants or self.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A chunk item in a version that is sent but not reported."""
+
+    version: int
+    choice: Choice
+    tokens: int
+
+
+class WorkerBook:
+    def __init__(self, hello: Hello) -> None:
+        self.name = hello.worker
+        self.role = hello.role
+        self.incarnation = hello.incarnation
+        self.host = hello.host
+        self.max_batch_tokens = hello.max_batch_tokens
+        self._first_version = hello.version + 1
+        self._came_with_work = bool(hello.residents)
+        self.closed_s: float | None = None  # since when its link is closed
+        self.is_lost = False  # given up; awaiting its end
+        self.began = hello.version
+        self.last_step = 0
+        self.fit = StepTimeFit()
+        self.residents: dict[int, Choice] = {}  # in the order, or about to be
+        self.prefilling: dict[int, Choice] = {}  # those of them that need chunks
+        self.reserved: set[int] = set()  # handles being prefilled elsewhere, to be decoded here
+        self.leaving: dict[int, tuple[Choice, int]] = {}  # removed by that version, not yet confirmed
+        self._order = StandingOrder()
+        self._order.version = hello.version
+        self._pending = Pending()
+        self._unbegun: dict[int, int] = {}  # handle → version that adds it
+        self._copying: dict[int, tuple[Choice, int]] = {}  # copies in that version, not yet reported
+        self._planned: deque[Planned] = deque()
+        self._acked_step = 0
+        self._owes_ack = False
+
+    @property
+    def next_version(self) -> int:
+        return self._order.version + 1
+
+    @property
+    def is_ready(self) -> bool:
+        return self.closed_s is None and not self.is_lost
+
+    @property
+    def has_foreign_work(self) -> bool:
+        """It may still write where an older term let it, until it begins our first version."""
+        return self._came_with_work and self.began < self._first_version
+
+    @property
+    def may_send(self) -> bool:
+        return self.is_ready and self.next_version - self.began <= VERSIONS_AHEAD
+
+    @property
+    def decoding_rows(self) -> int:
+        return len(self.residents) - len(self.prefilling)
+
+    @property
+    def load(self) -> int:
+        """Rows it has or will have."""
+        return len(self.residents) + len(self.reserved)
+
+    @property
+    def queued_tokens(self) -> int:
+        """Prompt tokens it still has to compute."""
+        return sum(len(choice.ids) - choice.cursor for choice in self.prefilling.values())
+
+    def tables(self) -> dict[int, tuple[int, ...]]:
+        """Handle → block table, as the order will say once the next version is sent."""
+        tables = {handle: entry.block_table for handle, entry in self._order.entries.items()}
+        for handle in self._pending.removed:
+            del tables[handle]
+        tables |= {handle: tuple(choice.table) for handle, choice in self._pending.added.items()}
+        for handle, blocks in self._pending.grants.items():
+            tables[handle] += tuple(blocks)
+        return tables
+
+    # What the next version changes
+
+    def add(self, choice: Choice) -> None:
+        self.residents[choice.handle] = self._pending.added[choice.handle] = choice
+        if len(choice.ids) - choice.cursor > 1:
+            self.prefilling[choice.handle] = choice
+
+    def grant(self, choice: Choice, blocks: list[int]) -> None:
+        """Blocks just appended to its table. An add not yet sent carries the whole table."""
+        if blocks and choice.handle not in self._pending.added:
+            self._pending.grants.setdefault(choice.handle, []).extend(blocks)
+
+    def plan_chunk(self, choice: Choice, tokens: int) -> None:
+        self._pending.chunks.append(Chunk(choice.handle, tokens))
+        self._planned.append(Planned(self.next_version, choice, tokens))
+        choice.chunked += tokens
+
+    def remove(self, choice: Choice) -> int:
+        """Take it out of the order. Returns the version that does; 0 when no version ever named it."""
+        handle = choice.handle
+        del self.residents[handle]
+        self.prefilling.pop(handle, None)
+        self._pending.grants.pop(handle, None)
+        if self._pending.added.pop(handle, None) is not None:
+            return 0
+        self._pending.removed.append(handle)
+        return self.next_version
+
+    # What goes out
+
+    def take_delta(self, term: int) -> tuple[Delta, tuple[Choice, ...]] | None:
+        """The next version and whom it adds, or None when nothing changes or the worker has enough versions."""
+        pending = self._pending
+        if not pending or not self.may_send:
+            return None
+        added = tuple(pending.added.values())
+        delta = Delta(
+            term,
+            self.next_version,
+            removed=tuple(pending.removed),
+            added=tuple(choice.resident() for choice in added),
+            grants=tuple(BlockGrant(handle, tuple(blocks)) for handle, blocks in pending.grants.items()),
+            copies=tuple(choice.copy for choice in added if choice.copy is not None),
+            chunks=tuple(pending.chunks),
+        )
+        self._order.apply(delta)
+        for choice in added:
+            self._unbegun[choice.handle] = delta.version
+            if choice.copy is not None:
+                self._copying[choice.handle] = (choice, delta.version)
+        self._pending = Pending()
+        self._owes_ack = True
+        return replace(delta, order_hash=self._order.hash), added
+
+    def never_heard_of(self, taken_version: int) -> list[Choice]:
+        """Those leaving whose add was dropped by a worker that took nothing after `taken_version`: they have left."""
+        never = [c for handle, (c, _) in self.leaving.items() if self._unbegun.get(handle, 0) > taken_version]
+        for choice in never:
+            del self.leaving[choice.handle], self._unbegun[choice.handle]
+        return never
+
+    def take_snapshot(self, term: int, taken_version: int) -> tuple[Snapshot, tuple[Choice, ...]]:
+        """The whole order, one version above all sent, for a worker that dropped all after `taken_version`; and whom
+        it adds.
+
+        Chunks that it dropped are planned again; residents whose copy it dropped are added again by the next delta,
+        together with the copy.
+        """
+        unheard = {handle for handle, version in self._unbegun.items() if version > taken_version}
+        unheard |= self._pending.added.keys()
+        fresh = [choice for handle, choice in self.residents.items() if handle in unheard]
+        again = {choice.handle: choice for choice in fresh if choice.copy is not None}
+        version = max(self._order.version, taken_version) + 1
+        residents = tuple(c.resident() for handle, c in self.residents.items() if handle not in again)
+        self._order.reset(version, residents)
+        self._pending = Pending(added=again)
+        added = tuple(choice for choice in fresh if choice.handle not in again)
+        self._unbegun = {choice.handle: version for choice in added}
+        self._copying = {handle: copying for handle, copying in self._copying.items() if copying[1] <= taken_version}
+        while self._planned and self._planned[-1].version > taken_version:
+            self._settle(self._planned.pop())
+        return Snapshot(term, version, residents, self._order.hash), added
+
+    def take_ack(self, term: int) -> Ack | None:
+        """An Ack when the worker has kept many results, or gets an order anyway (as it does after an end)."""
+        unacked = self.last_step - self._acked_step
+        if not unacked or not (self._owes_ack or unacked >= ACK_EVERY_STEPS):
+            return None
+        self._acked_step, self._owes_ack = self.last_step, False
+        return Ack(term, self.last_step)
+
+    # What comes in
+
+    def begin(self, version: int) -> None:
+        self.began = max(self.began, version)
+        self._unbegun = {handle: added for handle, added in self._unbegun.items() if added > version}
+
+    def report(self, result: StepResult) -> list[Choice]:
+        """Note a new StepResult. Returns whose copies it reports done."""
+        self.last_step = result.step_number
+        if result.batch_tokens:
+            seconds = (result.ended_ns - result.started_ns) / 1e9
+            self.fit.report(result.batch_tokens, len(result.rows), seconds)
+        while self._planned and self._planned[0].version <= result.version:
+            self._settle(self._planned.popleft())
+        copied = [choice for choice, version in self._copying.values() if version <= result.version]
+        for choice in copied:
+            del self._copying[choice.handle]
+        return copied
+
+    def confirm(self, version: int) -> list[Choice]:
+        """A StepResult of this version is in: whoever it, or an older one, removed has left."""
+        left = [choice for choice, removal in self.leaving.values() if removal <= version]
+        for choice in left:
+            del self.leaving[choice.handle]
+        return left
+
+    def _settle(self, planned: Planned) -> None:
+        """A chunk item ran, or never will: what it left uncommitted may be planned again."""
+        planned.choice.chunked -= planned.tokens

@@ -1,0 +1,265 @@
+"""A whole cell in one thread: the core, fake workers, and a gateway that says what the test has it say.
+
+Every turn of the core is audited. Time is the test's own: it moves only by `pass_s`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from libs.contracts import messages
+from libs.contracts.messages import (
+    Alive,
+    Cancel,
+    CellStatus,
+    ControlMessage,
+    Delivered,
+    Done,
+    Failed,
+    Finished,
+    Gone,
+    Resend,
+    Resent,
+    SamplingParams,
+    StatusQuery,
+    StopAt,
+)
+from services.scheduler.audit import audit
+from services.scheduler.choice import Choice
+from services.scheduler.event_log import Turn
+from services.scheduler.events import (
+    AckRequest,
+    Answered,
+    Arrived,
+    Asked,
+    Command,
+    Event,
+    KillWorker,
+    LinkClosed,
+    OpenCell,
+    Ordered,
+    Refuse,
+    Reply,
+    Send,
+    Tell,
+    UpdateIndex,
+)
+from services.scheduler.plan import turn
+from services.scheduler.state import DECODE, PREFILL, Policy, State
+from tests.fakes.engine import FakePool
+from tests.fakes.worker import FakeWorker
+
+START_S = 1_000.0
+GATEWAY = "gateway-1"
+BLOCK_TOKENS = 16
+
+
+def prompt(tokens: int, first: int = 100) -> tuple[int, ...]:
+    return tuple(first + index % 800 for index in range(tokens))
+
+
+def params(max_tokens: int = 8, **changes: object) -> SamplingParams:
+    """Greedy, and only max_tokens ends it unless the test says otherwise."""
+    return SamplingParams(**{"temperature": 0.0, "max_tokens": max_tokens, "ignore_eos": True, **changes})  # type: ignore[arg-type]
+
+
+class Cell:
+    """`sent`, `told`, `acked`, … are what the core has asked for so far, by kind."""
+
+    def __init__(self, *, blocks: int = 64, term: int = 1, **policy: object) -> None:
+        self.policy = Policy(cell="c0", model="m", **policy)  # type: ignore[arg-type]
+        self.state = State(self.policy, term)
+        self.pool = FakePool(blocks, BLOCK_TOKENS)
+        self.workers: dict[str, FakeWorker] = {}
+        self.now_s = START_S
+        self.sent: list[Send] = []
+        self.told: list[Failed | Finished] = []
+        self.acked: list[str] = []
+        self.ordered: dict[str, dict[str, float]] = {}
+        self.killed: list[KillWorker] = []
+        self.refused: list[Refuse] = []
+        self.opened: list[OpenCell] = []
+        self.indexed: list[UpdateIndex] = []
+        self.replies: list[Done | Resent | CellStatus] = []
+        self.turns: list[Turn] = []
+        self.commands: list[list[Command]] = []
+        self.answers_failures = True
+        self.lose: Callable[[Send], bool] = lambda send: False
+        self._carriers: dict[type, Callable[..., object]] = {
+            Send: self._send,
+            Tell: lambda tell: self.told.append(tell.message),
+            AckRequest: lambda ack: self.acked.append(ack.request_id),
+            Ordered: lambda told: self.ordered.setdefault(told.request_id, dict(told.waited_s)),
+            KillWorker: self.killed.append,
+            Refuse: self.refused.append,
+            OpenCell: self.opened.append,
+            UpdateIndex: self.indexed.append,
+            Reply: lambda reply: self.replies.append(reply.message),
+        }
+
+    # Events
+
+    def turn(self, *events: Event) -> None:
+        self.turns.append(Turn(self.now_s, events))
+        commands = turn(self.state, events, self.now_s)
+        problems = audit(self.state)
+        assert not problems, problems
+        self.commands.append(commands)
+        for command in commands:
+            self._carriers[type(command)](command)
+
+    def pass_s(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.turn()
+
+    def pass_while_alive(self, seconds: float) -> None:
+        """Time passes, and every gateway goes on saying that it lives."""
+        for _ in range(int(seconds / 0.5)):
+            for gateway in list(self.state.gateways):
+                self.alive(gateway)
+            self.pass_s(0.5)
+
+    def add_worker(self, name: str, role: str, **changes: object) -> FakeWorker:
+        worker = FakeWorker(name, role, self.pool, **changes)  # type: ignore[arg-type]
+        self.workers[worker.incarnation] = worker
+        self.attach(worker)
+        return worker
+
+    def attach(self, worker: FakeWorker) -> None:
+        for message in worker.attach():
+            self.turn(message)
+
+    def close_link(self, worker: FakeWorker) -> None:
+        worker.detach()
+        self.turn(LinkClosed(worker.incarnation))
+
+    def die(self, worker: FakeWorker) -> None:
+        """Its link closes, the core gives it up, its host confirms the end."""
+        self.close_link(worker)
+        del self.workers[worker.incarnation]
+        self.pass_while_alive(1.0)
+        self.turn(Gone(worker.incarnation))
+
+    def submit(self, request_id: str, ids: Sequence[int], sampling: SamplingParams | None = None, **more: Any) -> None:
+        self.turn(self.arrival(request_id, ids, sampling, **more))
+
+    def arrival(
+        self,
+        request_id: str,
+        ids: Sequence[int],
+        sampling: SamplingParams | None = None,
+        *,
+        gateway: str = GATEWAY,
+        tenant: str = "t",
+        deadline_s: float = 600.0,
+        choices: int = 1,
+    ) -> Arrived:
+        """The event of `submit`, to be taken in with others."""
+        sequence = messages.Sequence(
+            request_id=request_id,
+            epoch=1,
+            gateway=gateway,
+            model="m",
+            tenant=tenant,
+            ids=tuple(ids),
+            block_hashes=tuple(
+                bytes([index]) + repr(tuple(ids[: (index + 1) * BLOCK_TOKENS])).encode()
+                for index in range(len(ids) // BLOCK_TOKENS)
+            ),
+            params=sampling or params(),
+            choices=choices,
+            deadline_unix_ms=int((self.now_s + deadline_s) * 1000),
+        )
+        return Arrived(sequence, f"trace-of-{request_id}")
+
+    def ask(self, message: ControlMessage) -> Done | Resent | CellStatus:
+        self.turn(Asked(len(self.replies), message))
+        return self.replies[-1]
+
+    def cancel(self, request_id: str, *, deadline_s: float = 600.0) -> bool:
+        return self._done(Cancel(request_id, int((self.now_s + deadline_s) * 1000)))
+
+    def deliver(self, request_id: str) -> bool:
+        return self._done(Delivered(request_id, (len(self.log(request_id)),)))
+
+    def stop_at(self, request_id: str, position: int) -> bool:
+        return self._done(StopAt(request_id, 0, position))
+
+    def resend(self, request_id: str, position: int = 0) -> Resent:
+        resent = self.ask(Resend(request_id, 0, position))
+        assert isinstance(resent, Resent)
+        return resent
+
+    def answer(self, request_id: str, *, live: bool) -> None:
+        self.turn(Answered(request_id, live))
+
+    def alive(self, gateway: str = GATEWAY) -> None:
+        self.turn(Alive(gateway))
+
+    # Progress
+
+    def step(self, worker: FakeWorker) -> bool:
+        """One boundary; False when the worker is parked."""
+        sent = worker.boundary()
+        for message in sent:
+            self.turn(message)
+        return bool(sent)
+
+    def run(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Step all workers in turn until nothing moves, or `until` holds."""
+        moved = True
+        while moved and not until():
+            moved = False
+            for worker in list(self.workers.values()):
+                moved = self.step(worker) or moved
+
+    # What can be seen
+
+    @property
+    def status(self) -> CellStatus:
+        status = self.ask(StatusQuery())
+        assert isinstance(status, CellStatus)
+        return status
+
+    @property
+    def blocks(self) -> tuple[int, int, int, int]:
+        """(free, cached, held, freeing)."""
+        status = self.status
+        return status.blocks_free, status.blocks_cached, status.blocks_held, status.blocks_freeing
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing is held any more, for nobody."""
+        free, cached, held, freeing = self.blocks
+        return held == freeing == 0 and free + cached == self.pool.blocks and not self.state.choices
+
+    def choice(self, request_id: str) -> Choice:
+        return self.state.requests[request_id]
+
+    def log(self, request_id: str) -> tuple[int, ...]:
+        return self.resend(request_id).ids
+
+    def _done(self, message: ControlMessage) -> bool:
+        done = self.ask(message)
+        assert isinstance(done, Done)
+        return done.known
+
+    def _send(self, send: Send) -> None:
+        self.sent.append(send)
+        worker = self.workers.get(send.incarnation)
+        if worker is not None and worker.link_up and not self.lose(send):
+            worker.receive(send.message)
+
+
+def hybrid(**changes: object) -> Cell:
+    """A cell with one decode worker."""
+    cell = Cell(**changes)  # type: ignore[arg-type]
+    cell.add_worker("decode-1", DECODE)
+    return cell
+
+
+def disaggregated(**changes: object) -> Cell:
+    """A cell whose prompts are computed by a worker of their own."""
+    cell = Cell(**{"role": "disaggregated", **changes})  # type: ignore[arg-type]
+    cell.add_worker("prefill-1", PREFILL)
+    cell.add_worker("decode-1", DECODE)
+    return cell

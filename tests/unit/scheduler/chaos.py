@@ -1,0 +1,180 @@
+"""A cell whose links are slow and whose moves are drawn: what any order of events must leave true is checked here."""
+
+from collections import deque
+from collections.abc import Callable
+
+from libs.contracts.messages import Alive, Delta, Gone, SamplingParams, WorkerMessage
+from services.scheduler.choice import Phase
+from services.scheduler.events import LinkClosed, Send
+from services.scheduler.state import DECODE, PREFILL
+from tests.fakes.engine import expected
+from tests.fakes.worker import FakeWorker
+from tests.unit.scheduler.cell import GATEWAY, Cell, params, prompt
+
+# Lengths around block ends; the two first ids decide which prompts share prefixes.
+PROMPTS = tuple(prompt(tokens, first) for first in (100, 500) for tokens in (5, 16, 31, 32, 33, 48, 90))
+SAMPLINGS = (params(1), params(2), params(9), params(40), params(40, ignore_eos=False), params(6, logprobs=0))
+REQUESTS_MAX = 24
+
+
+class Chaos(Cell):
+    """Each move takes a number that chooses among what is possible; a move that is impossible does nothing."""
+
+    def __init__(self, *, blocks: int, role: str, prefillers: int, decoders: int, step_s: float) -> None:
+        super().__init__(blocks=blocks, role=role, max_chunk_tokens=32, max_running=6)
+        self.down: dict[str, deque[Send]] = {}
+        self.up: dict[str, deque[WorkerMessage]] = {}
+        self.submitted: dict[str, tuple[tuple[int, ...], SamplingParams]] = {}
+        self.stopped: dict[str, int] = {}
+        self.lives = 0
+        self.step_s = step_s
+        self.roles = [PREFILL] * prefillers + [DECODE] * decoders
+        for role in self.roles:
+            self.start(role)
+
+    # Moves
+
+    def start(self, role: str) -> FakeWorker:
+        self.lives += 1
+        worker = FakeWorker(f"{role}-{self.lives}", role, self.pool)
+        worker.step_s = self.step_s
+        self.workers[worker.incarnation] = worker
+        self.link(worker)
+        return worker
+
+    def link(self, worker: FakeWorker) -> None:
+        self.down[worker.incarnation], self.up[worker.incarnation] = deque(), deque(worker.attach())
+
+    def request(self, number: int) -> None:
+        if len(self.submitted) < REQUESTS_MAX:
+            request_id = f"r{len(self.submitted)}"
+            ids, sampling = PROMPTS[number % len(PROMPTS)], SAMPLINGS[number // len(PROMPTS) % len(SAMPLINGS)]
+            self.submitted[request_id] = (ids, sampling)
+            self.submit(request_id, ids, sampling)
+
+    def again(self, number: int) -> None:
+        """The queue delivers a sequence that is held already."""
+        if self.state.requests:
+            request_id = sorted(self.state.requests)[number % len(self.state.requests)]
+            self.submit(request_id, *self.submitted[request_id])
+
+    def work(self, number: int) -> None:
+        worker = self._worker(number)
+        self.up[worker.incarnation].extend(worker.boundary())
+
+    def hear(self, number: int) -> None:
+        """One message of a worker arrives."""
+        up = self.up[self._worker(number).incarnation]
+        if up:
+            self.turn(up.popleft())
+
+    def obey(self, number: int) -> None:
+        """One order arrives at its worker."""
+        worker = self._worker(number)
+        if self.down[worker.incarnation]:
+            worker.receive(self.down[worker.incarnation].popleft().message)
+
+    def drop_order(self, number: int) -> None:
+        """The worker cannot use an order: it will ask for a Snapshot."""
+        down = self.down[self._worker(number).incarnation]
+        if len(down) > 1 and all(isinstance(send.message, Delta) for send in (down[0], down[1])):
+            down.popleft()
+
+    def relink(self, number: int) -> None:
+        """The link breaks, with all that was on it, and is back at once."""
+        worker = self._worker(number)
+        worker.detach()
+        self.turn(LinkClosed(worker.incarnation))
+        self.link(worker)
+
+    def kill(self, number: int) -> None:
+        """A worker's link closes and stays closed: its host ends it, and another takes its place.
+
+        So it goes for every other worker whose new link has not been heard of in time.
+        """
+        worker = self._worker(number)
+        worker.detach()
+        self.up[worker.incarnation].clear()
+        self.turn(LinkClosed(worker.incarnation))
+        self.pass_while_alive(1.0)
+        dead = {kill.incarnation for kill in self.killed} | {worker.incarnation}
+        self.killed.clear()
+        for incarnation in sorted(dead):
+            role = self.workers.pop(incarnation).identity.role
+            del self.up[incarnation], self.down[incarnation]
+            self.turn(Gone(incarnation))
+            self.start(role)
+
+    def drop(self, number: int) -> None:
+        if self.state.requests:
+            self.cancel(sorted(self.state.requests)[number % len(self.state.requests)])
+
+    def stop(self, number: int) -> None:
+        """The gateway finds a stop string in what was delivered to it."""
+        seen = [(request_id, max(log)) for w in self.workers.values() for request_id, log in w.delivered.items() if log]
+        running = [last for last in seen if last[0] in self.state.requests]
+        if running:
+            request_id, position = running[number % len(running)]
+            self.stop_at(request_id, position)
+            if self.choice(request_id).phase is not Phase.FAILED:
+                self.stopped[request_id] = min(position, self.stopped.get(request_id, position))
+
+    def deliver_one(self, number: int) -> None:
+        ended = [choice for choice in self.state.requests.values() if choice.phase is Phase.ENDED]
+        if ended:
+            self.check(ended[number % len(ended)].request_id)
+
+    # Ends
+
+    def check(self, request_id: str) -> None:
+        """An ended request has exactly the tokens it must have, and is then delivered."""
+        ids, _ = expected(*self.submitted[request_id])
+        if request_id in self.stopped:
+            ids = ids[: self.stopped[request_id] + 1]
+        log = self.log(request_id)
+        assert log == ids or (request_id in self.stopped and self.choice(request_id).leaving), request_id
+        self.deliver(request_id)
+
+    def finish(self) -> None:
+        """Let everything come to its end."""
+        moving = True
+        while moving:
+            moving = False
+            for worker in list(self.workers.values()):
+                down, up = self.down[worker.incarnation], self.up[worker.incarnation]
+                while down:
+                    worker.receive(down.popleft().message)
+                up.extend(worker.boundary())
+                moving = moving or bool(up)
+                while up:
+                    self.turn(up.popleft())
+            self.turn(Alive(GATEWAY))
+        for request_id, choice in list(self.state.requests.items()):
+            if choice.phase is Phase.FAILED:
+                self.answer(request_id, live=True)
+            else:
+                assert choice.phase is Phase.ENDED, (request_id, choice.phase, choice.reason)
+                self.check(request_id)
+
+    def _worker(self, number: int) -> FakeWorker:
+        workers = list(self.workers.values())
+        return workers[number % len(workers)]
+
+    def _send(self, send: Send) -> None:
+        if send.incarnation in self.down:
+            self.down[send.incarnation].append(send)
+
+
+MOVES: tuple[Callable[[Chaos, int], None], ...] = (
+    Chaos.request,
+    Chaos.work,
+    Chaos.hear,
+    Chaos.obey,
+    Chaos.again,
+    Chaos.drop,
+    Chaos.stop,
+    Chaos.deliver_one,
+    Chaos.drop_order,
+    Chaos.relink,
+    Chaos.kill,
+)

@@ -1,0 +1,26 @@
+"""The scheduler's settings."""
+
+import pytest
+
+from libs.contracts.errors import ConfigError
+from libs.runtime.config import load_config
+from services.scheduler.config import Config
+
+NEEDED = {"HR_SCHEDULER_MODEL": "m", "HR_SCHEDULER_LINK_TOKEN": "t"}
+
+
+def test_a_model_and_a_token_are_enough() -> None:
+    """Everything else has a default that serves a small machine."""
+    policy = load_config(Config, prefix="HR_SCHEDULER_", environ=NEEDED).policy
+    assert (policy.cell, policy.model, policy.role) == ("c0", "m", "auto")
+    assert (policy.max_chunk_tokens, policy.chunk_target_s, policy.max_running) == (512, 0.25, 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ROLE", "both"), ("LINK_TOKEN", ""), ("MAX_RUNNING", "0"), ("CHUNK_TARGET_MS", "0"), ("MAX_CHUNK", "1")],
+)
+def test_a_bad_setting_is_named(name: str, value: str) -> None:
+    """The process does not start with it."""
+    with pytest.raises(ConfigError, match=f"HR_SCHEDULER_{name}"):
+        load_config(Config, prefix="HR_SCHEDULER_", environ=NEEDED | {f"HR_SCHEDULER_{name}": value})
