@@ -5,14 +5,14 @@ from services.scheduler.state import Policy
 from services.scheduler.worker_book import WorkerBook
 
 MIN_CHUNK_TOKENS = 16  # a prompt moves on even where the decoding rows alone take longer than the target
+SHORT_REST = 4  # a rest of up to a quarter of the budget
 
 
 def chunk_budget_tokens(worker: WorkerBook, policy: Policy) -> int:
     """As much as the fitted step time allows: the rows that decode beside the chunk wait for it."""
     rows = worker.decoding_rows
     fitting = worker.fit.tokens_within(policy.chunk_target_s, rows)
-    limit = policy.max_chunk_tokens if fitting is None else min(policy.max_chunk_tokens, fitting)
-    return min(max(limit, MIN_CHUNK_TOKENS), max(worker.max_batch_tokens - rows, 0))
+    return min(max(fitting, MIN_CHUNK_TOKENS), _limit_tokens(worker, policy))
 
 
 def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
@@ -23,7 +23,19 @@ def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
     for choice in sorted(worker.prefilling.values(), key=rank):
         if budget <= 0:
             return
-        tokens = min(choice.unplanned, budget)
+        tokens = _with_short_rest(choice.unplanned, budget, worker, policy)
         if tokens:
             worker.plan_chunk(choice, tokens)
             budget -= tokens
+
+
+def _with_short_rest(unplanned: int, budget: int, worker: WorkerBook, policy: Policy) -> int:
+    """Tokens of this chunk. Where no row decodes beside it, a rest too short for a step of its own comes along."""
+    stretched = min(budget + budget // SHORT_REST, _limit_tokens(worker, policy))
+    if not worker.decoding_rows and budget < unplanned <= stretched:
+        return unplanned
+    return min(unplanned, budget)
+
+
+def _limit_tokens(worker: WorkerBook, policy: Policy) -> int:
+    return min(policy.max_chunk_tokens, max(worker.max_batch_tokens - worker.decoding_rows, 0))

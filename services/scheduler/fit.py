@@ -9,6 +9,8 @@ from dataclasses import dataclass
 TOKENS_SCALE = 256.0  # batches of this size weigh like the constant term
 ROWS_SCALE = 16.0
 RATE = 0.2  # of an error that one report corrects, once a few are in
+FIRST_TOKENS = 64  # of a batch while nothing is known: a cold worker must not be busy for seconds
+REACH = 4  # times the widest batch reported: the line is not trusted further out
 
 
 @dataclass(slots=True)
@@ -16,6 +18,7 @@ class StepTimeFit:
     """seconds ≈ base_s + per_token_s · tokens + per_row_s · rows; none of them negative."""
 
     reports: int = 0
+    widest_tokens: int = 0
     base_s: float = 0.0
     per_token_s: float = 0.0
     per_row_s: float = 0.0
@@ -24,14 +27,16 @@ class StepTimeFit:
         """0 before the first report."""
         return self.base_s + self.per_token_s * tokens + self.per_row_s * rows
 
-    def tokens_within(self, limit_s: float, rows: int) -> int | None:
-        """The largest batch beside `rows` decoding rows that is expected to end in time; None when any would."""
+    def tokens_within(self, limit_s: float, rows: int) -> int:
+        """The largest batch beside `rows` decoding rows that is expected to end in time, as far as the line reaches."""
+        reach = max(FIRST_TOKENS, REACH * self.widest_tokens)
         if self.per_token_s <= 0:
-            return None
-        return max(0, int((limit_s - self.base_s - self.per_row_s * rows) / self.per_token_s))
+            return reach
+        return min(reach, max(0, int((limit_s - self.base_s - self.per_row_s * rows) / self.per_token_s)))
 
     def report(self, tokens: int, rows: int, seconds: float) -> None:
         self.reports += 1
+        self.widest_tokens = max(self.widest_tokens, tokens)
         expected_s = self.predict_s(tokens, rows)
         if self.reports > 3:
             seconds = min(seconds, 2 * expected_s)

@@ -18,8 +18,8 @@ from libs.contracts.messages import (
     StepResult,
     WorkerMessage,
 )
+from libs.engine.rows import Sampled, StepRow
 from libs.engine.worker.residents import Residents, Taken
-from libs.engine.worker.step_rows import Sampled, StepRow
 from libs.engine.worker.unacked import Unacked
 from tests.fakes.engine import EOS_IDS, MODEL_DIGEST, NUMERICS_CLASS, FakeEngine, FakePool
 

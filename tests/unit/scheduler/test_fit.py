@@ -1,6 +1,6 @@
 """The fitted step time."""
 
-from services.scheduler.fit import StepTimeFit
+from services.scheduler.fit import FIRST_TOKENS, StepTimeFit
 
 
 def seconds(tokens: int, rows: int) -> float:
@@ -46,9 +46,19 @@ def test_it_follows_a_worker_that_became_slower() -> None:
 
 
 def test_it_says_how_many_tokens_fit_into_a_time() -> None:
-    """The inverse of the prediction; None while nothing is known."""
+    """The inverse of the prediction."""
     fit = fitted()
     tokens = fit.tokens_within(0.25, 4)
-    assert tokens is not None and abs(fit.predict_s(tokens, 4) - 0.25) < 0.01
-    assert StepTimeFit().tokens_within(0.25, 4) is None
+    assert abs(fit.predict_s(tokens, 4) - 0.25) < 0.01
     assert fit.tokens_within(0.001, 4) == 0
+
+
+def test_it_does_not_promise_far_beyond_what_it_has_seen() -> None:
+    """A cold worker gets a small batch first, and one that only ever decoded not a whole prompt at once."""
+    fit = StepTimeFit()
+    assert fit.tokens_within(0.25, 0) == FIRST_TOKENS
+    for _ in range(100):
+        fit.report(1, 1, 0.03)
+    assert fit.tokens_within(0.25, 0) == FIRST_TOKENS
+    fit.report(64, 0, 0.1)
+    assert FIRST_TOKENS < fit.tokens_within(0.25, 0) <= 4 * 64

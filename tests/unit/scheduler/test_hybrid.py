@@ -4,6 +4,7 @@ import pytest
 
 from libs.contracts.messages import Delta, Finished
 from services.scheduler.events import OpenCell, UpdateIndex
+from services.scheduler.fit import FIRST_TOKENS
 from tests.fakes.engine import expected
 from tests.unit.scheduler.cell import Cell, hybrid, params, prompt
 
@@ -67,7 +68,25 @@ def test_chunks_shrink_to_what_fits_the_target_time() -> None:
     cell.submit("r", prompt(600), params(2))
     cell.run()
     sizes = [chunk.tokens for delta in deltas(cell) for chunk in delta.chunks]
-    assert sizes[0] == 128 and set(sizes[-10:-1]) == {16}
+    assert max(sizes) == FIRST_TOKENS and set(sizes[-10:-1]) == {16}
+
+
+def test_chunks_of_a_cold_worker_start_small_and_grow() -> None:
+    """What a step costs is learnt from small ones: two large ones ahead could not be called back."""
+    cell = hybrid(max_chunk_tokens=256)
+    cell.submit("r", prompt(1000), params(2))
+    cell.run()
+    sizes = [chunk.tokens for delta in deltas(cell) for chunk in delta.chunks]
+    assert sizes[0] == FIRST_TOKENS and max(sizes) == 256
+
+
+def test_a_short_rest_of_a_prompt_comes_along() -> None:
+    """Ten more tokens in this step are cheaper than a step for ten tokens, where no row decodes beside them."""
+    cell = hybrid(max_chunk_tokens=256)
+    cell.submit("r", prompt(FIRST_TOKENS + 10), params(2))
+    cell.run()
+    sizes = [chunk.tokens for delta in deltas(cell) for chunk in delta.chunks]
+    assert sizes == [FIRST_TOKENS + 10]
 
 
 def test_steady_decode_needs_no_message_while_its_grant_lasts() -> None:
