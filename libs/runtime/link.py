@@ -16,7 +16,7 @@ import grpc.aio
 
 from libs.contracts import codec
 from libs.contracts.errors import ConfigError, MalformedMessage, Unavailable
-from libs.contracts.messages import SchedulerMessage, WorkerMessage
+from libs.contracts.messages import SchedulerMessage, StepResults, WorkerMessage
 from libs.runtime.logs import get_logger
 
 SERVICE = "headrace.v1.WorkerLink"
@@ -73,15 +73,21 @@ class LinkSession:
         return str(self._context.peer())
 
     async def receive(self) -> AsyncIterator[WorkerMessage]:
-        """What the worker sends, until its link is closed. Malformed messages are logged and skipped."""
+        """What the worker sends, until its link is closed; results that travelled together come one by one.
+
+        Malformed messages are logged and skipped.
+        """
         while True:
             payload = await self._context.read()
             if payload is _EOF:
                 return
             try:
-                yield codec.decode_in("WorkerMessage", payload)
+                message = codec.decode_in("WorkerMessage", payload)
             except MalformedMessage as error:
                 log.warning("malformed_message", peer=self.peer, reason=error.message)
+                continue
+            for each in message.results if isinstance(message, StepResults) else (message,):
+                yield each
 
     async def send(self, message: SchedulerMessage) -> None:
         """Returns when the transport has taken it. Raises LinkLost when the worker is gone."""

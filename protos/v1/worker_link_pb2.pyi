@@ -133,6 +133,12 @@ class StepResult(_message.Message):
     ended_ns: int
     def __init__(self, incarnation: _Optional[str] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., step_number: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[RowResult, _Mapping]]] = ..., waits: _Optional[_Iterable[_Union[RowWait, _Mapping]]] = ..., removed: _Optional[_Iterable[_Union[RowResult, _Mapping]]] = ..., copies_done: _Optional[int] = ..., batch_tokens: _Optional[int] = ..., started_ns: _Optional[int] = ..., ended_ns: _Optional[int] = ...) -> None: ...
 
+class StepResults(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[StepResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[StepResult, _Mapping]]] = ...) -> None: ...
+
 class Resync(_message.Message):
     __slots__ = ("incarnation", "term", "version")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -144,16 +150,18 @@ class Resync(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., term: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
 class WorkerMessage(_message.Message):
-    __slots__ = ("hello", "began", "step_result", "resync")
+    __slots__ = ("hello", "began", "step_result", "resync", "step_results")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     BEGAN_FIELD_NUMBER: _ClassVar[int]
     STEP_RESULT_FIELD_NUMBER: _ClassVar[int]
     RESYNC_FIELD_NUMBER: _ClassVar[int]
+    STEP_RESULTS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     began: Began
     step_result: StepResult
     resync: Resync
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., began: _Optional[_Union[Began, _Mapping]] = ..., step_result: _Optional[_Union[StepResult, _Mapping]] = ..., resync: _Optional[_Union[Resync, _Mapping]] = ...) -> None: ...
+    step_results: StepResults
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., began: _Optional[_Union[Began, _Mapping]] = ..., step_result: _Optional[_Union[StepResult, _Mapping]] = ..., resync: _Optional[_Union[Resync, _Mapping]] = ..., step_results: _Optional[_Union[StepResults, _Mapping]] = ...) -> None: ...
 
 class Resident(_message.Message):
     __slots__ = ("sequence", "request_id", "choice", "epoch", "gateway", "ids", "prompt_tokens", "cursor", "block_table", "until", "params", "cached_tokens", "traceparent")

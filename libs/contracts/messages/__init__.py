@@ -44,6 +44,7 @@ from libs.contracts.messages.link import (
     SchedulerMessage,
     Snapshot,
     StepResult,
+    StepResults,
     Until,
     WorkerMessage,
 )
@@ -115,6 +116,7 @@ __all__ = [
     "Snapshot",
     "StatusQuery",
     "StepResult",
+    "StepResults",
     "StopAt",
     "TokenFrame",
     "Until",

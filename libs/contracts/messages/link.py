@@ -91,6 +91,13 @@ class StepResult:
 
 
 @dataclass(frozen=True, slots=True)
+class StepResults:
+    """Consecutive results that travel together, oldest first: plain decode steps, or those before one that is not."""
+
+    results: tuple[StepResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Resync:
     """The hash after a delta differs, or its base is not ours: send a Snapshot."""
 
@@ -188,5 +195,5 @@ class FencedOff:
     reason: str
 
 
-WorkerMessage = Hello | Began | StepResult | Resync
+WorkerMessage = Hello | Began | StepResult | Resync | StepResults
 SchedulerMessage = Snapshot | Delta | Ack | FencedOff

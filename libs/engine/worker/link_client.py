@@ -20,8 +20,10 @@ from libs.contracts.messages import (
     SchedulerMessage,
     Snapshot,
     StepResult,
+    StepResults,
     WorkerMessage,
 )
+from libs.engine.worker.bundle import Bundle
 from libs.engine.worker.order_check import OrderLimits
 from libs.engine.worker.step_thread import HelloReady, HelloWanted
 from libs.engine.worker.unacked import Unacked
@@ -70,6 +72,7 @@ class SchedulerLink:
         self._leader, self._token, self._limits, self._to_steps = leader, token, limits, to_steps
         self._term = 0
         self._unacked = Unacked()
+        self._bundle = Bundle()
         self._session = 0
         self._is_greeted = False
         self._outbox: asyncio.Queue[WorkerMessage] = asyncio.Queue()
@@ -90,14 +93,14 @@ class SchedulerLink:
 
     def send(self, message: Began | Resync) -> None:
         """Tell the scheduler, if there is one: a later one learns it from Hello."""
+        self._ship(self._bundle.take())  # it follows the steps before it
         if self._is_greeted:
             self._outbox.put_nowait(message)
 
     def report(self, result: StepResult) -> None:
-        """Tell the scheduler, now or after attaching, until it acknowledges."""
+        """Tell the scheduler, soon or after attaching, until it acknowledges."""
         self._unacked.keep(result)
-        if self._is_greeted:
-            self._outbox.put_nowait(result)
+        self._ship(self._bundle.add(result))
 
     def greet(self, ready: HelloReady) -> None:
         """Open the conversation of this session: Hello, then everything unacknowledged."""
@@ -105,13 +108,19 @@ class SchedulerLink:
             return
         self._is_greeted = True
         self._outbox.put_nowait(ready.hello)
+        self._bundle.take()  # what waits is unacknowledged, too
         for result in self._unacked.pending():
             self._outbox.put_nowait(result)
 
     async def flush(self) -> None:
         """Wait until everything for the present scheduler is sent; at once when there is none."""
+        self._ship(self._bundle.take())
         if self._is_greeted:
             await self._outbox.join()
+
+    def _ship(self, results: tuple[StepResult, ...]) -> None:
+        if self._is_greeted and results:
+            self._outbox.put_nowait(results[0] if len(results) == 1 else StepResults(results))
 
     async def _attach(self, record: CellRecord) -> None:
         async with dial_link(record.address, self._token) as link:
