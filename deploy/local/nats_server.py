@@ -65,7 +65,7 @@ def nats_program(stack: Stack, run_dir: RunDir, stop_stage: int) -> Program:
     return Program(
         name="nats",
         argv=(str(binary), "--config", str(run_dir.nats_config)),
-        environ=lambda life: {},
+        environ=lambda life: {"GOMAXPROCS": "1"},
         log_path=run_dir.log("nats"),
         stop_stage=stop_stage,
         once_up=partial(wait_listening, stack.nats_port),

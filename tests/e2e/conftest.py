@@ -69,7 +69,7 @@ class Stack:
             self.stop()
         prefill, first_tokens = set(), set()
         for line in self.events.read_bytes().splitlines()[1:]:
-            for kind, event in json.loads(line)["events"]:
+            for kind, event in ((event["kind"], event["body"]) for event in json.loads(line)["events"]):
                 if kind == "Hello" and event["role"] == "prefill":
                     prefill.add(event["incarnation"])
                 elif kind == "StepResult" and event["incarnation"] in prefill:
