@@ -56,7 +56,7 @@ class Hub:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Keep time until the block ends: deadlines, repairs, the alive beat."""
-        tasks = (asyncio.create_task(self._tick_for_ever()), asyncio.create_task(self._outbox.beat()))
+        tasks = (asyncio.create_task(self._tick_for_ever()), asyncio.create_task(self._outbox.beat(self._occupied)))
         try:
             yield
         finally:

@@ -72,10 +72,11 @@ class Outbox:
         except (Unavailable, MalformedMessage):
             return None
 
-    async def beat(self) -> None:
-        """Say for ever that this gateway lives: silence for a second is its death."""
+    async def beat(self, occupied: asyncio.Event) -> None:
+        """Say that this gateway lives while it holds requests: a second of silence is their cancellation."""
         payload = codec.encode(Alive(self._gateway))
         while True:
+            await occupied.wait()
             try:
                 await self._bus.publish(flow.alive_subject(self._gateway), payload)
             except Unavailable:

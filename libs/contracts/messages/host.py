@@ -29,7 +29,7 @@ class Incarnations:
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """gateway → all over `alive.<gateway>`, every 250 ms."""
+    """gateway → all over `alive.<gateway>`, every 250 ms while it holds a request."""
 
     gateway: str
 

@@ -150,9 +150,13 @@ async def test_a_token_of_a_choice_nobody_asked_for_ends_the_request(gateway: Ga
     assert call.status == 500
 
 
-async def test_the_gateway_says_that_it_lives(gateway: Gateway) -> None:
-    """Alive on its own subject, from the start."""
+async def test_the_gateway_says_that_it_lives_while_it_holds_a_request(gateway: Gateway) -> None:
+    """Alive on its own subject, from the moment a request goes out; an idle gateway wakes nobody."""
     await asyncio.sleep(0)
+    assert gateway.bus.published == []
+
+    gateway.complete()
+    await gateway.taken()
 
     subject, payload = gateway.bus.published[0]
     assert subject == "alive.gateway-1" and payload
