@@ -22,10 +22,10 @@ def service_environ(stack: Stack, service: str, index: int, incarnation: str) ->
         **_own_settings(stack, service),
         **stack.options.overrides.get(service, {}),
     }
+    threads = _engine_threads(stack, service)
     if service in WORKERS:
-        settings |= {"instance": f"{service}-{index}", "incarnation": incarnation}
+        settings = {"threads": str(threads), "instance": f"{service}-{index}", "incarnation": incarnation} | settings
     prefix = f"HR_{service.upper()}_"
-    threads = stack.cores if service in WORKERS else 1
     return {
         "LANG": "C.UTF-8",
         "PATH": os.defpath,
@@ -35,6 +35,11 @@ def service_environ(stack: Stack, service: str, index: int, incarnation: str) ->
         "GOMP_SPINCOUNT": str(SPIN_COUNT),
         **{f"{prefix}{key.upper()}": value for key, value in settings.items()},
     }
+
+
+def _engine_threads(stack: Stack, service: str) -> int:
+    """The cores, shared by the workers of a role: those compute at the same time, the two roles mostly in turns."""
+    return max(1, stack.cores // stack.options.count(service)) if service in WORKERS else 1
 
 
 def _own_settings(stack: Stack, service: str) -> dict[str, str]:

@@ -78,3 +78,12 @@ def test_credentials_are_drawn_anew_and_long() -> None:
     assert all(len(password) >= 32 for password in [*one.nats.values(), *one.index.values(), one.link_token])
     assert re.fullmatch("[0-9a-f]{64}", one.hash_key)
     assert one.link_token not in repr(one)
+
+
+@pytest.mark.parametrize(("decode", "threads"), [(1, 4), (2, 2), (3, 1), (8, 1)])
+def test_workers_of_a_role_share_the_cores(decode: int, threads: int) -> None:
+    """More threads than cores would wait for each other in every operation; an explicit setting stands."""
+    stack = settled(cores=4, decode=decode)
+    config = config_of("decode_worker", service_environ(stack, "decode_worker", 0, LIFE))
+
+    assert config.threads == threads
