@@ -16,7 +16,7 @@ import grpc.aio
 
 from libs.contracts import codec
 from libs.contracts.errors import ConfigError, MalformedMessage, Unavailable
-from libs.contracts.messages import SchedulerMessage, StepResults, WorkerMessage
+from libs.contracts.messages import SchedulerMessage, StepResults, WorkerMessage, WorkerReport
 from libs.runtime.logs import get_logger
 
 SERVICE = "headrace.v1.WorkerLink"
@@ -72,7 +72,7 @@ class LinkSession:
     def peer(self) -> str:
         return str(self._context.peer())
 
-    async def receive(self) -> AsyncIterator[WorkerMessage]:
+    async def receive(self) -> AsyncIterator[WorkerReport]:
         """What the worker sends, until its link is closed; results that travelled together come one by one.
 
         Malformed messages are logged and skipped.

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from libs.contracts.messages import Hello, WorkerMessage
+from libs.contracts.messages import Hello, WorkerReport
 from libs.runtime.link import LinkSession
 from libs.runtime.logs import get_logger
 from services.scheduler.events import Event, LinkClosed, Refuse, Send
@@ -48,7 +48,7 @@ class Links:
             outgoing.put_nowait(command)
 
     async def _receive(
-        self, hello: Hello, messages: AsyncIterator[WorkerMessage], outgoing: asyncio.Queue[Send | Refuse | None]
+        self, hello: Hello, messages: AsyncIterator[WorkerReport], outgoing: asyncio.Queue[Send | Refuse | None]
     ) -> None:
         self._post(hello)
         try:

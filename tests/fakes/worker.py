@@ -16,7 +16,7 @@ from libs.contracts.messages import (
     SchedulerMessage,
     Snapshot,
     StepResult,
-    WorkerMessage,
+    WorkerReport,
 )
 from libs.engine.rows import Sampled, StepRow
 from libs.engine.worker.residents import Residents, Taken
@@ -81,7 +81,7 @@ class FakeWorker:
     def unacked_steps(self) -> int:
         return len(self._unacked)
 
-    def attach(self) -> list[WorkerMessage]:
+    def attach(self) -> list[WorkerReport]:
         """A new link: Hello, then what was never acknowledged."""
         self.link_up = True
         self._inbox.clear()
@@ -100,11 +100,11 @@ class FakeWorker:
             case Snapshot() | Delta():
                 self._inbox.append(message)
 
-    def boundary(self) -> list[WorkerMessage]:
+    def boundary(self) -> list[WorkerReport]:
         """Take one version if there is one, then step if anything may advance; [] when parked."""
         while self._inbox:
             self.residents.offer(self._inbox.popleft())
-        sent: list[WorkerMessage] = []
+        sent: list[WorkerReport] = []
         taken = self.residents.take_version(self._now_ns)
         if isinstance(taken, Taken):
             sent.append(taken.began)

@@ -17,7 +17,7 @@ from libs.contracts.messages import (
     SchedulerMessage,
     StepResult,
     TokenFrame,
-    WorkerMessage,
+    WorkerReport,
 )
 from libs.engine.worker.config import WorkerConfig
 from libs.engine.worker.link_client import CellLeader
@@ -28,7 +28,7 @@ from tests.fakes.engine import FakeEngine, FakePool, fake_loaded
 from tests.integration.servers import NatsServer
 from tests.unit.worker.orders import prompt, resident
 
-M = TypeVar("M", bound=WorkerMessage)
+M = TypeVar("M", bound=WorkerReport)
 
 PATIENCE_S = 10.0
 DRAIN_S = 5.0
@@ -41,7 +41,7 @@ class Talk:
     """One worker's link as the scheduler sees it."""
 
     session: LinkSession
-    inbox: asyncio.Queue[WorkerMessage] = field(default_factory=asyncio.Queue)
+    inbox: asyncio.Queue[WorkerReport] = field(default_factory=asyncio.Queue)
     hang_up: asyncio.Event = field(default_factory=asyncio.Event)
     is_over: asyncio.Event = field(default_factory=asyncio.Event)
     refusal: str = ""

@@ -47,6 +47,7 @@ from libs.contracts.messages.link import (
     StepResults,
     Until,
     WorkerMessage,
+    WorkerReport,
 )
 from libs.contracts.messages.requests import (
     Accepted,
@@ -121,4 +122,5 @@ __all__ = [
     "TokenFrame",
     "Until",
     "WorkerMessage",
+    "WorkerReport",
 ]

@@ -195,5 +195,6 @@ class FencedOff:
     reason: str
 
 
-WorkerMessage = Hello | Began | StepResult | Resync | StepResults
+WorkerReport = Hello | Began | StepResult | Resync  # what a worker has to say; results may travel together
+WorkerMessage = WorkerReport | StepResults
 SchedulerMessage = Snapshot | Delta | Ack | FencedOff

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 
-from libs.contracts.messages import Alive, Delta, Gone, SamplingParams, WorkerMessage
+from libs.contracts.messages import Alive, Delta, Gone, SamplingParams, WorkerReport
 from services.scheduler.choice import Phase
 from services.scheduler.events import LinkClosed, Send
 from services.scheduler.state import DECODE, PREFILL
@@ -23,7 +23,7 @@ class Chaos(Cell):
     def __init__(self, *, blocks: int, role: str, prefillers: int, decoders: int, step_s: float) -> None:
         super().__init__(blocks=blocks, role=role, max_chunk_tokens=32, max_running=6)
         self.down: dict[str, deque[Send]] = {}
-        self.up: dict[str, deque[WorkerMessage]] = {}
+        self.up: dict[str, deque[WorkerReport]] = {}
         self.submitted: dict[str, tuple[tuple[int, ...], SamplingParams]] = {}
         self.stopped: dict[str, int] = {}
         self.lives = 0

@@ -21,7 +21,7 @@ from libs.contracts.messages import (
     Known,
     SchedulerMessage,
     Sequence,
-    WorkerMessage,
+    WorkerReport,
 )
 from libs.runtime.link import LinkSession
 from services.scheduler.background import Background, run_beside
@@ -255,12 +255,12 @@ async def test_a_kill_is_asked_of_the_workers_host() -> None:
 class FakeSession:
     """A worker's stream: `incoming` is what it sends, None is its end."""
 
-    incoming: asyncio.Queue[WorkerMessage | None] = field(default_factory=asyncio.Queue)
+    incoming: asyncio.Queue[WorkerReport | None] = field(default_factory=asyncio.Queue)
     sent: list[SchedulerMessage] = field(default_factory=list)
     refused: list[tuple[str, bool]] = field(default_factory=list)
     peer: str = "worker"
 
-    async def receive(self) -> AsyncIterator[WorkerMessage]:
+    async def receive(self) -> AsyncIterator[WorkerReport]:
         while (message := await self.incoming.get()) is not None:
             yield message
 
