@@ -61,8 +61,7 @@ def tiny_gguf(path: Path, change: Change | None = None) -> Path:
         add[type(value)](key, value)
     for name, tensor in tensors.items():
         writer.add_tensor(name, tensor)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
+    for part in ("header", "kv_data", "tensors"):
+        getattr(writer, f"write_{part}_to_file")()
     writer.close()
     return path

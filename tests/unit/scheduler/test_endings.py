@@ -55,7 +55,6 @@ def test_a_cancelled_request_leaves_nothing_behind(make: type[Cell], state: Call
     cell.submit("r", LONG, params(30))
     cell.run(lambda: state(cell))
     assert state(cell)
-
     assert cell.cancel("r")
     assert cell.acked == ["r"]
     cell.run()

@@ -59,8 +59,7 @@ def test_a_worker_of_a_newer_term_is_sent_away_to_look_again() -> None:
     cell = Cell(term=3)
     worker = FakeWorker("decode-1", DECODE, cell.pool)
     cell.turn(replace(worker.residents.hello(), term=4))
-    [refused] = cell.refused
-    assert refused.retry and not cell.state.workers
+    assert cell.refused[0].retry and not cell.state.workers
 
 
 def test_at_most_two_versions_are_ahead_of_the_worker() -> None:
