@@ -72,6 +72,11 @@ def cell_key(model: str, cell: str) -> str:
     return f"{subject_token(model)}.{subject_token(cell)}"
 
 
+def term_consumer(model: str, cell: str, term: int) -> str:
+    """The scheduler's consumer of one reign; a later one of the same cell takes its place."""
+    return f"{subject_token(model)}-{subject_token(cell)}-term-{term}"
+
+
 def control_subject(cell: str) -> str:
     return f"control.{subject_token(cell)}"
 

@@ -25,6 +25,7 @@ from kernels.swiglu import swiglu
 from libs.engine.pool import TORCH_DTYPES
 
 FAMILY: Final = "torch"
+SOURCES: Final = (".py", ".cpp", ".h")
 DIGEST_DIGITS: Final = 12
 CHUNK_TOKENS: Final = 37
 BLOCK_TOKENS: Final = 16
@@ -52,7 +53,7 @@ def kernel_digest() -> str:
     """Hash over the sources of the kernels and the version of the library that executes them."""
     root = Path(kernels.__path__[0])
     digest = hashlib.sha256(torch.__version__.encode())
-    for path in sorted(path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+    for path in sorted(path for path in root.rglob("*") if path.suffix in SOURCES):
         digest.update(f"\0{path.relative_to(root)}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:DIGEST_DIGITS]
 

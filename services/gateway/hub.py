@@ -108,6 +108,9 @@ class Hub:
             if stream is None:
                 self._disown(frame.cell, row.request_id)
                 continue
+            if row.epoch < stream.epoch:
+                self._metrics.stale_rows.inc()
+                continue
             try:
                 stream.on_row(row, frame.cell, now_s)
             except HeadraceError as error:

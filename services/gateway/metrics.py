@@ -30,6 +30,7 @@ class Metrics:
         self.prompt_tokens = self._counter("vllm:prompt_tokens", "Prompt tokens of requests that were computed.")
         self.generation_tokens = self._counter("vllm:generation_tokens", "Generated tokens.")
         self.exactness_violations = self._counter("headrace:exactness_violation", "Two reports of a position differed.")
+        self.stale_rows = self._counter("headrace:stale_rows", "Tokens dropped: of an attempt that was taken back.")
         self.repairs = self._counter("headrace:token_repairs", "Times that missing tokens were asked for again.")
         success = Counter(
             "vllm:request_success", "Requests by outcome.", (*MODEL, "finished_reason"), registry=self.registry

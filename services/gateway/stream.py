@@ -105,8 +105,8 @@ class Stream:
             self._notify()
 
     def on_row(self, row: FrameRow, cell: str, now_s: float) -> None:
-        """Take tokens from a worker. Raises ExactnessViolation, MalformedMessage."""
-        if self.over or row.epoch < self.epoch:
+        """Take tokens of this epoch or a later one from a worker. Raises ExactnessViolation, MalformedMessage."""
+        if self.over:
             return
         if row.choice >= len(self.choices):
             raise MalformedMessage(f"a token of choice {row.choice}, which was not asked for")

@@ -41,7 +41,7 @@ class Intake:
         policy = self._state.policy
         sequences = self._bus.work(
             flow.SEQUENCES_STREAM,
-            consumer=f"term-{self._state.term}",
+            consumer=flow.term_consumer(self._state.policy.model, self._state.policy.cell, self._state.term),
             filter_subject=flow.sequences_subject(policy.model, policy.cell),
             ack_wait_s=ACK_WAIT_S,
             max_ack_pending=max_pending,

@@ -13,6 +13,9 @@ from libs.engine.pool import KvPool
 from libs.engine.worker.config import WorkerConfig
 from libs.engine.worker.pool_source import pool_name, pool_source
 from libs.engine.worker.serve import Loaded
+from libs.runtime.logs import get_logger
+
+log = get_logger("worker")
 
 
 def load(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loaded:
@@ -27,6 +30,7 @@ def load(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loaded:
     source = pool_source(config.pool)
     pool = KvPool.attach(source, _layout(model.kv_layout, config))
     threads = config.threads or len(os.sched_getaffinity(0))
+    log.warning("no_batch_promise", reason="torch kernels: what else is in a batch may change the last bits of a token")
     engine = Engine.load(config.model_dir, pool, dtype=config.dtype, threads=threads, progress=progress)
     return Loaded(
         engine=engine,

@@ -90,6 +90,7 @@ async def test_a_raised_epoch_fences_the_frames_before_it(gateway: Gateway) -> N
     await gateway.backend.tokens(request, 2, b"X", epoch=1)
     await gateway.backend.tokens(request, 2, b"c", "length", epoch=2)
     assert (await call.json())["choices"][0]["text"] == "abc"
+    assert gateway.metric("headrace:stale_rows_total") == 1
 
 
 async def test_a_new_term_learns_what_is_held_and_what_is_gone(gateway: Gateway) -> None:

@@ -151,7 +151,7 @@ async def test_a_sequence_arrives_once_and_all_its_messages_are_acknowledged_tog
     with pytest.raises(Fenced):
         await intake.pull(max_pending=7)
     assert posted == [Arrived(sequence(), "")]
-    assert (bus.asked["consumer"], bus.asked["max_ack_pending"]) == ("term-1", 7)
+    assert (bus.asked["consumer"], bus.asked["max_ack_pending"]) == ("m-c0-term-1", 7)
     assert [work.acks for work in works] == [0, 0, 1]
     intake.ordered(Ordered("r", (("no_blocks", 0.5),)))
     intake.acknowledge(AckRequest("r", "delivered"))
