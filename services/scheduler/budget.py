@@ -8,19 +8,24 @@ MIN_CHUNK_TOKENS = 16  # a prompt moves on even where the decoding rows alone ta
 SHORT_REST = 4  # a rest of up to a quarter of the budget
 
 
-def chunk_budget_tokens(worker: WorkerBook, policy: Policy) -> int:
-    """As much as the fitted step time allows: the rows that decode beside the chunk wait for it."""
+def chunk_budget_tokens(worker: WorkerBook, policy: Policy, context: int = 0) -> int:
+    """As much as the fitted step time allows, `context` tokens deep: rows that decode beside the chunk wait for it."""
     rows = worker.decoding_rows
-    fitting = worker.fit.tokens_within(policy.chunk_target_s, rows)
+    fitting = worker.fit.tokens_within(policy.chunk_target_s, rows, context)
     return min(max(fitting, MIN_CHUNK_TOKENS), _limit_tokens(worker, policy))
 
 
 def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
-    """Put chunk items of the oldest prompts first into the worker's next version."""
-    if not worker.prefilling:
+    """Put chunk items of the oldest prompts first into the worker's next version.
+
+    One chunk waits while another runs: it is there when the step ends, and a prompt whose client leaves is computed for
+    no longer than those two.
+    """
+    if not worker.prefilling or worker.has_untaken_chunk:
         return
-    budget = chunk_budget_tokens(worker, policy)
-    for choice in sorted(worker.prefilling.values(), key=rank):
+    prompts = sorted(worker.prefilling.values(), key=rank)
+    budget = chunk_budget_tokens(worker, policy, prompts[0].cursor + prompts[0].chunked)
+    for choice in prompts:
         if budget <= 0:
             return
         tokens = _with_short_rest(choice.unplanned, budget, worker, policy)

@@ -118,6 +118,11 @@ class WorkerBook:
         if blocks and choice.handle not in self._pending.added:
             self._pending.grants.setdefault(choice.handle, []).extend(blocks)
 
+    @property
+    def has_untaken_chunk(self) -> bool:
+        """A chunk waits for the end of a step."""
+        return bool(self._planned) and self._planned[-1].version > self.began
+
     def plan_chunk(self, choice: Choice, tokens: int) -> None:
         self._pending.chunks.append(Chunk(choice.handle, tokens))
         self._planned.append(Planned(self.next_version, choice, tokens))
@@ -208,13 +213,20 @@ class WorkerBook:
         self.last_step = result.step_number
         if result.batch_tokens:
             seconds = (result.ended_ns - result.started_ns) / 1e9
-            self.fit.report(result.batch_tokens, len(result.rows), seconds)
+            self.fit.report(result.batch_tokens, len(result.rows), seconds, self._pairs(result))
         while self._planned and self._planned[0].version <= result.version:
             self._settle(self._planned.popleft())
         copied = [choice for choice, version in self._copying.values() if version <= result.version]
         for choice in copied:
             del self._copying[choice.handle]
         return copied
+
+    def _pairs(self, result: StepResult) -> int:
+        """Attention of the step: for each row its tokens times the positions they attend to."""
+        chunks = {
+            planned.choice.handle: planned.tokens for planned in self._planned if planned.version == result.version
+        }
+        return sum(chunks.get(row.sequence, 1) * row.cursor for row in result.rows)
 
     def confirm(self, version: int) -> list[Choice]:
         """A StepResult of this version is in: whoever it, or an older one, removed has left."""

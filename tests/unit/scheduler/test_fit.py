@@ -62,3 +62,14 @@ def test_it_does_not_promise_far_beyond_what_it_has_seen() -> None:
     assert fit.tokens_within(0.25, 0) == FIRST_TOKENS
     fit.report(64, 0, 0.1)
     assert FIRST_TOKENS < fit.tokens_within(0.25, 0) <= 4 * 64
+
+
+def test_it_learns_what_attention_costs_deep_in_a_prompt() -> None:
+    """The same number of tokens takes longer behind thousands of others, and fewer of them fit into a time."""
+    fit = StepTimeFit()
+    for _ in range(200):
+        for context in (0, 1000, 4000, 7000):
+            fit.report(256, 1, 0.02 + 0.001 * 256 + 1e-6 * 256 * context, 256 * context)
+    deep, shallow = fit.tokens_within(0.25, 0, 7000), fit.tokens_within(0.25, 0, 0)
+    assert deep < shallow / 4
+    assert abs(fit.predict_s(deep, 1, deep * 7000) - 0.25) < 0.03

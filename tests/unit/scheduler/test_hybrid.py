@@ -164,3 +164,17 @@ def test_the_index_hears_of_prompt_blocks_stored_and_evicted() -> None:
 
 def deltas(cell: Cell) -> list[Delta]:
     return [send.message for send in cell.sent if isinstance(send.message, Delta)]
+
+
+def test_a_cancelled_prompt_is_computed_for_two_more_chunks_at_most() -> None:
+    """The one that runs and the one that waits; its blocks are back after them."""
+    cell = hybrid(max_chunk_tokens=64)
+    worker = next(iter(cell.workers.values()))
+    cell.submit("r", prompt(640), params(4))
+    for _ in range(3):
+        cell.step(worker)
+    cell.cancel("r")
+    steps = 0
+    while not cell.is_clean and cell.step(worker):
+        steps += 1
+    assert cell.is_clean and steps <= 3  # two chunks, and the step that reports the removal
