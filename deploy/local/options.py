@@ -9,6 +9,7 @@ from typing import Final
 from libs.contracts.errors import ConfigError
 from libs.contracts.kv_layout import BLOCK_TOKENS
 
+SECRET_ENDINGS: Final = ("_key", "_password", "_token")
 SERVICES: Final = ("scheduler", "decode_worker", "prefill_worker", "tokenizer", "gateway")
 BROKERS: Final = ("nats", "valkey")  # their one setting is `binary`
 EVERY_SERVICE: Final = "*"
@@ -56,6 +57,11 @@ def parse_overrides(settings: Iterable[str]) -> dict[str, dict[str, str]]:
             raise ConfigError(f"--set {service} has one setting, binary, and no {key!r}")
         if service not in (*SERVICES, *BROKERS, EVERY_SERVICE):
             raise ConfigError(f"--set knows no service {service!r}; there are {', '.join(SERVICES)}, and * for all")
+        if key.endswith(SECRET_ENDINGS):
+            raise ConfigError(
+                f"{service}.{key} is a secret, and everybody can read a command line; "
+                f"put it into a file and say --set {service}.{key}_file=PATH"
+            )
         for target in SERVICES if service == EVERY_SERVICE else (service,):
             overrides.setdefault(target, {})[key] = value
     return overrides

@@ -35,7 +35,11 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.http2.max_pings_without_data", 0),  # 0 is no limit: a link may be idle for days
 )
-_SERVER_OPTIONS = (*_OPTIONS, ("grpc.so_reuseport", 0), ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000))
+_SERVER_OPTIONS = (
+    *_OPTIONS,
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),  # else an idle worker's pings end its link
+)
 _CLIENT_OPTIONS = (
     *_OPTIONS,
     ("grpc.enable_http_proxy", 0),

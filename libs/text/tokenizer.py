@@ -38,6 +38,7 @@ class Tokenizer:
         self._special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         self._special = {added[token_id].content: (token_id, added[token_id]) for token_id in self._special_ids}
         self._special_pattern = _any_of(self._special)
+        self.longest_token_bytes = max(map(len, self._bytes))  # no token stands for more
         self.eos_ids = files.eos_ids
         self.digest = files.digest
 

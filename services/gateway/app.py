@@ -1,26 +1,24 @@
 """The HTTP routes as one ASGI app, whatever server runs it."""
 
-import time
-
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
+from libs.contracts.errors import ModelNotFound
 from services.gateway import metrics, reply
 from services.gateway.auth import Guard
 from services.gateway.errors_http import Refused
 from services.gateway.generate import Generate, Service
+from services.gateway.models import Models
 from services.gateway.reply import Receive, Scope, Send
 from services.gateway.validate import Kind
-
-OWNER = "headrace"
 
 
 def create_app(service: Service, *, api_key: str) -> Guard:
     """All routes, behind the guard."""
-    created_unix_s = int(time.time())
+    models = Models(service.limits)
 
     async def alive(request: Request) -> Response:
         return _json({"status": "alive"})
@@ -28,19 +26,6 @@ def create_app(service: Service, *, api_key: str) -> Guard:
     async def ready(request: Request) -> Response:
         obstacle = await service.door.ready()
         return _json({"status": obstacle or "ready"}, status=503 if obstacle else 200)
-
-    async def models(request: Request) -> Response:
-        limits = service.limits
-        model = {
-            "id": limits.model,
-            "object": "model",
-            "created": created_unix_s,
-            "owned_by": OWNER,
-            "root": limits.model,
-            "parent": None,
-            "max_model_len": limits.max_model_len,
-        }
-        return _json({"object": "list", "data": [model]})
 
     async def exposition(request: Request) -> Response:
         return Response(service.metrics.exposition(), media_type=metrics.CONTENT_TYPE)
@@ -50,7 +35,8 @@ def create_app(service: Service, *, api_key: str) -> Guard:
         Route("/live", alive),
         Route("/ready", ready),
         Route("/metrics", exposition),
-        Route("/v1/models", models),
+        Route("/v1/models", models.listed),
+        Route("/v1/models/{model:path}", models.described),
         Route("/v1/chat/completions", Generate(Kind.CHAT, service), methods=["POST"]),
         Route("/v1/completions", Generate(Kind.COMPLETION, service), methods=["POST"]),
     ]
@@ -63,6 +49,8 @@ def create_app(service: Service, *, api_key: str) -> Guard:
         except HTTPException as error:
             headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
             await reply.error(send, _not_routed(error), headers)
+        except ModelNotFound as error:
+            await reply.error(send, error)
 
     return Guard(routed, api_key)
 

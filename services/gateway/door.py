@@ -7,6 +7,7 @@ from libs.runtime.bus import Bus
 from libs.runtime.cells import CellDirectory
 from services.gateway.outbox import Outbox
 
+NO_WORKER = "no worker serves the model yet"
 PROBE_TIMEOUT_S = 0.5
 PROBE_VALID_S = 0.5  # readiness is asked for without a key, so asking often must cost nothing
 
@@ -43,13 +44,18 @@ class Door:
         if not self._bus.connected:
             return "the broker is not connected"
         if not self._open_cells():
-            return "no worker serves the model yet"
+            return NO_WORKER
         return ""
 
     def check(self) -> None:
-        """Raises Unavailable when a request would only wait for something that is not there."""
-        if obstacle := self.obstacle:
-            raise Unavailable(obstacle)
+        """Raises Unavailable when a request would only wait for something that is not there.
+
+        A broker that is away is most likely restarting: to wait for it is the outbox's part.
+        """
+        if self._shut:
+            raise Unavailable(self._shut)
+        if not self._open_cells():
+            raise Unavailable(NO_WORKER)
 
     async def ready(self) -> str:
         """`obstacle`, and beyond it whether a scheduler with a worker answers."""

@@ -15,6 +15,9 @@ ANSWER_TIMEOUT_S = 1.0
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 1.0
 
+QUEUE_PATIENCE_S = 3.0  # a broker that restarts is back within this; the message id makes a second try harmless
+QUEUE_RETRY_S = 0.1
+
 log = get_logger("gateway")
 
 
@@ -33,13 +36,16 @@ class Outbox:
         if len(payload) > self._bus.max_payload_bytes:
             raise Refused("body_too_large", "the prompt is too large to be queued")
         message_id = f"{request.request_id}:{request.epoch}:request"
-        try:
-            await self._bus.enqueue(
-                flow.requests_subject(request.model), payload, message_id=message_id, traceparent=traceparent
-            )
-        except Unavailable as error:
-            log.warning("request_not_queued", request_id=request.request_id, reason=error.message)
-            raise Unavailable("the request could not be queued, try again") from error
+        subject = flow.requests_subject(request.model)
+        give_up_s = asyncio.get_running_loop().time() + QUEUE_PATIENCE_S
+        while True:
+            try:
+                return await self._bus.enqueue(subject, payload, message_id=message_id, traceparent=traceparent)
+            except Unavailable as error:
+                if asyncio.get_running_loop().time() >= give_up_s:
+                    log.warning("request_not_queued", request_id=request.request_id, reason=error.message)
+                    raise Unavailable("the request could not be queued, try again") from error
+            await asyncio.sleep(QUEUE_RETRY_S)
 
     def tell(
         self, cell: str, messages: Sequence[Cancel | StopAt | Delivered], done: Callable[[], None] | None = None

@@ -93,6 +93,7 @@ class Body(Struct, kw_only=True):
     suffix: Raw = ABSENT
     truncate_prompt_tokens: Raw = ABSENT
     use_beam_search: Raw = ABSENT
+    verbosity: Raw = ABSENT
 
 
 class ChatBody(Body, kw_only=True):
@@ -109,6 +110,8 @@ class ChatBody(Body, kw_only=True):
     functions: Raw = ABSENT
     mm_processor_kwargs: Raw = ABSENT
     modalities: Raw = ABSENT
+    prediction: Raw = ABSENT
+    reasoning_effort: Raw = ABSENT
     tool_choice: Raw = ABSENT
     tools: Raw = ABSENT
     top_logprobs: Raw = ABSENT
@@ -117,6 +120,8 @@ class ChatBody(Body, kw_only=True):
 
 class CompletionBody(Body, kw_only=True):
     prompt: str | list[int | str | list[int]]
+
+    max_completion_tokens: Raw = ABSENT
 
 
 # Values of a field, besides null, that ask for nothing this server would not do anyway.

@@ -21,7 +21,7 @@ MAX_STOPS = 16
 MAX_STOP_CHARS = 1000
 MAX_STOP_TOKEN_IDS = 128
 MAX_COUNT = (1 << 31) - 1
-MAX_SEED = (1 << 64) - 1
+MIN_SEED, MAX_SEED = -(1 << 63), (1 << 64) - 1  # signed as OpenAI has it, or the same 64 bits unsigned
 DEFAULT_COMPLETION_TOKENS = 16
 # Below it the best token's lead is beyond what any draw could bridge, and dividing by it would leave float32.
 GREEDY_BELOW_TEMPERATURE = 1e-5
@@ -155,7 +155,7 @@ def _params(body: Body, limits: Limits, draw_seed: Callable[[], int]) -> Samplin
     top_p = _number("top_p", body.top_p, 1.0, 0.0, 1.0)
     if top_p == 0:
         raise InvalidRequest("top_p must be above 0", param="top_p")
-    seed = _integer("seed", body.seed, None, 0, MAX_SEED)
+    seed = _integer("seed", body.seed, None, MIN_SEED, MAX_SEED)
     min_tokens = _integer("min_tokens", body.min_tokens, 0, 0, MAX_COUNT)
     if min_tokens > max_tokens:
         raise InvalidRequest(f"min_tokens must be at most max_tokens, {max_tokens}", param="min_tokens")
@@ -167,7 +167,7 @@ def _params(body: Body, limits: Limits, draw_seed: Callable[[], int]) -> Samplin
         top_k=top_k if 0 < top_k < limits.vocab_size else 0,
         top_p=top_p,
         min_p=_number("min_p", body.min_p, 0.0, 0.0, 1.0),
-        seed=draw_seed() if body.seed is None else seed,
+        seed=draw_seed() if body.seed is None else seed % (MAX_SEED + 1),
         max_tokens=max_tokens,
         min_tokens=min_tokens,
         ignore_eos=bool(body.ignore_eos),

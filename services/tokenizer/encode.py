@@ -1,6 +1,7 @@
 """Turns a Request into the Sequence that a scheduler takes, or a typed error. Pure: no clock, no I/O."""
 
 import json
+from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -90,11 +91,14 @@ def _ids(encoder: Encoder, request: Request, now: datetime) -> SequenceOf[int]:
                 raise InvalidRequest(f"token ids must be below {tokenizer.vocab_size}", param="prompt")
             return prompt.ids
         case "text":
+            _check_size(encoder, request, len(prompt.text))
             return tokenizer.encode(prompt.text, add_special_tokens=True) if prompt.text else ()
         case "chat":
             if encoder.template is None:
                 raise InvalidRequest("this model has no chat template", param="messages")
-            return encode_chat(tokenizer, encoder.template, _messages(prompt.messages_json), now=now)
+            messages = _messages(prompt.messages_json)
+            _check_size(encoder, request, sum(len(text) for text in _texts(messages)))
+            return encode_chat(tokenizer, encoder.template, messages, now=now)
         case kind:
             raise InvalidRequest(f"unknown kind of prompt: {kind!r}", param="prompt")
 
@@ -111,3 +115,23 @@ def _messages(messages_json: bytes) -> list[dict[str, object]]:
 
 def _param(request: Request) -> str:
     return "messages" if request.prompt.kind == "chat" else "prompt"
+
+
+def _check_size(encoder: Encoder, request: Request, chars: int) -> None:
+    """Refuse what cannot fit however well it encodes, before a second is spent on it: each token is only so long."""
+    least_tokens = chars // encoder.tokenizer.longest_token_bytes
+    if least_tokens >= encoder.max_model_len:
+        raise ContextTooLong(
+            f"the prompt of {chars} characters has at least {least_tokens} tokens, the context {encoder.max_model_len}",
+            param=_param(request),
+        )
+
+
+def _texts(messages: list[dict[str, object]]) -> Iterator[str]:
+    """The text of all messages, whole or in parts."""
+    for message in messages:
+        content = message.get("content")
+        for part in content if isinstance(content, list) else (content,):
+            text = part.get("text") if isinstance(part, dict) else part
+            if isinstance(text, str):
+                yield text

@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from pathlib import Path
 
+import grpc._cython.cygrpc
 import pytest
 
 from libs.contracts.errors import ConfigError
 from libs.contracts.messages import Ack, Began, Delta, FencedOff, Resync, SchedulerMessage, StepResult, WorkerMessage
+from libs.runtime import link
 from libs.runtime.link import LinkClient, LinkLost, LinkRefused, LinkSession, dial_link, serve_link
 
 pytestmark = pytest.mark.integration
@@ -219,3 +222,11 @@ async def take(link: LinkClient, count: int) -> AsyncIterator[SchedulerMessage]:
     messages = link.receive()
     for _ in range(count):
         yield await anext(messages)
+
+
+def test_the_transport_knows_every_option_it_is_given() -> None:
+    """gRPC ignores a misspelt option without a word; its library holds the name of each that it reads."""
+    names = {name for name, _ in (*link._SERVER_OPTIONS, *link._CLIENT_OPTIONS)}
+    library = Path(str(grpc._cython.cygrpc.__file__)).read_bytes()
+
+    assert [name for name in sorted(names) if name.encode() not in library] == []

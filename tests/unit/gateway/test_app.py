@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from libs.contracts.errors import Unavailable
 from libs.contracts.messages import Delivered
 from tests.unit.gateway.asgi import Call
 from tests.unit.gateway.backend import MODEL, cell_record
@@ -109,6 +110,15 @@ async def test_models_lists_the_served_one(gateway: Gateway) -> None:
     assert (model["object"], model["owned_by"]) == ("model", "headrace") and model["created"] > 0
 
 
+async def test_a_model_is_described_by_its_id(gateway: Gateway) -> None:
+    """As `models.retrieve` of the official client asks; another one does not exist."""
+    model = await gateway.call(f"/v1/models/{MODEL}", method="GET").json()
+    assert (model["id"], model["object"], model["max_model_len"]) == (MODEL, "model", MAX_MODEL_LEN)
+
+    status, error = await error_of(gateway.call("/v1/models/org/other", method="GET"))
+    assert (status, error["code"], error["param"]) == (404, "model_not_found", "model")
+
+
 async def test_metrics_have_the_known_names(gateway: Gateway) -> None:
     """As a Prometheus text."""
     text = (await gateway.call("/metrics", method="GET").whole()).decode()
@@ -198,15 +208,25 @@ async def test_a_crash_tells_the_client_nothing(gateway: Gateway, monkeypatch: p
 
 
 async def test_a_request_that_nobody_can_serve_fails_at_once(gateway: Gateway) -> None:
-    """No broker, no cell, or a cell without a worker: 503 with a time to come again."""
-    gateway.bus.connected = False
-    assert (await error_of(gateway.chat()))[0] == 503
-    gateway.bus.connected = True
+    """No cell, or a cell without a worker: 503 with a time to come again."""
     gateway.bus.directory.records[:] = [cell_record(max_prompt_tokens=0)]
     assert (await error_of(gateway.chat()))[0] == 503
     gateway.bus.directory.records.clear()
     call = gateway.chat()
     assert (await error_of(call))[0] == 503 and call.headers["retry-after"] == "1"
+
+
+async def test_a_request_waits_for_a_broker_that_restarts(gateway: Gateway) -> None:
+    """It goes out when the broker is back, under the same message id; the client sees a longer first token."""
+    gateway.bus.enqueue_error = Unavailable("the broker is away")
+    call = gateway.complete(max_tokens=1)
+    await asyncio.sleep(0.02)
+    gateway.bus.enqueue_error = None
+
+    request = await gateway.taken()
+    await gateway.backend.accept(request)
+    await gateway.backend.tokens(request, 0, b"a", "length")
+    assert (await call.json())["choices"][0]["text"] == "a"
 
 
 async def test_ready_needs_a_scheduler_with_a_worker(gateway: Gateway) -> None:

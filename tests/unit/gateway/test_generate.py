@@ -8,6 +8,7 @@ import pytest
 
 from libs.contracts.errors import ContextTooLong, HeadraceError, Overloaded, Unavailable, WireError, WorkerLost
 from libs.contracts.messages import Cancel, Delivered, Request, StopAt
+from services.gateway import outbox
 from tests.unit.gateway.asgi import Call, events, text_of
 from tests.unit.gateway.backend import CELL, EOS, PROMPT_IDS
 from tests.unit.gateway.conftest import Gateway, running_gateway
@@ -160,8 +161,11 @@ async def test_two_reports_that_differ_end_the_request(gateway: Gateway) -> None
 
 
 @pytest.mark.parametrize("error, status", [(Overloaded("the queue is full"), 429), (Unavailable("x"), 503)])
-async def test_a_queue_that_refuses_is_told_at_once(gateway: Gateway, error: HeadraceError, status: int) -> None:
-    """With a time to come again, and nothing held."""
+async def test_a_queue_that_refuses_is_told(
+    gateway: Gateway, error: HeadraceError, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a time to come again, and nothing held; a broker that is away is waited for first."""
+    monkeypatch.setattr(outbox, "QUEUE_PATIENCE_S", 0.0)
     gateway.bus.enqueue_error = error
     call = gateway.chat(stream=True)
 

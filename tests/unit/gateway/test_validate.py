@@ -81,7 +81,7 @@ def test_a_tiny_temperature_is_greedy(temperature: float) -> None:
         ("top_p", [-0.1, 0, 1.1]),
         ("min_p", [-1, 1.5]),
         ("top_k", [-2, 1 << 31, 10**30, 1.5]),
-        ("seed", [-1, 1 << 64, 0.5, "7"]),
+        ("seed", [-(1 << 63) - 1, 1 << 64, 0.5, "7"]),
         ("max_tokens", [0, -1, 1 << 31, "ten", True]),
         ("min_tokens", [-1, 17]),
         ("stop", ["", [""], ["a", ""], ["x"] * 17, "x" * 1001, 7, [7]]),
@@ -273,3 +273,8 @@ def test_any_values_are_taken_or_refused_by_type(fields: dict[str, Any]) -> None
         validate(Kind.COMPLETION, payload, LIMITS)
     except InvalidRequest as error:
         assert error.message
+
+
+def test_a_negative_seed_is_the_same_64_bits_unsigned() -> None:
+    """OpenAI's seed is a signed integer; every bit of it counts."""
+    assert [complete(seed=seed).params.seed for seed in (-1, -(1 << 63), 7)] == [(1 << 64) - 1, 1 << 63, 7]

@@ -10,6 +10,7 @@ from libs.contracts.errors import ContextTooLong, InvalidRequest, ModelNotFound
 from libs.contracts.messages import CellRecord, Prompt, Request, SamplingParams
 from libs.text.template import ChatTemplate
 from libs.text.tokenizer import Tokenizer
+from services.tokenizer import encode
 from services.tokenizer.encode import Encoder, encode_prompt, prefix_hashes, to_sequence
 from tests.unit.text.small_model import BOS, EOS, small_files
 
@@ -116,3 +117,19 @@ def test_hashes_differ_by_tenant_model_and_tokenizer() -> None:
         prefix_hashes(replace(ENCODER, tokenizer=Tokenizer(replace(FILES, digest="e" * 64))), asked, ids, CELL),
     ]
     assert not set(known) & {block for other in others for block in other}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "param"), [(Prompt(text="a" * 10**6), "prompt"), (chat("a" * 500_000, "a" * 500_000), "messages")]
+)
+def test_what_cannot_fit_is_refused_before_it_is_encoded(
+    prompt: Prompt, param: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Megabytes would hold up everybody else's prompt for seconds, only to be refused after that."""
+    monkeypatch.setattr(ENCODER.tokenizer, "encode", None)
+    monkeypatch.setattr(encode, "encode_chat", None)
+
+    with pytest.raises(ContextTooLong, match="1000000 characters") as raised:
+        encode_prompt(ENCODER, request(prompt), NOW)
+
+    assert raised.value.param == param

@@ -1,0 +1,42 @@
+"""GET /v1/models and /v1/models/{id}: the served model as OpenAI's and vLLM's clients read it."""
+
+import time
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from libs.contracts.errors import ModelNotFound
+from services.gateway.validate import Limits
+
+OWNER = "headrace"
+
+
+class Models:
+    """Both routes; `created` is this process's start."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._name = limits.model
+        self._described = {
+            "id": limits.model,
+            "object": "model",
+            "created": int(time.time()),
+            "owned_by": OWNER,
+            "root": limits.model,
+            "parent": None,
+            "max_model_len": limits.max_model_len,
+        }
+
+    async def listed(self, request: Request) -> Response:
+        return _json({"object": "list", "data": [self._described]})
+
+    async def described(self, request: Request) -> Response:
+        """Raises ModelNotFound for any other model."""
+        name = request.path_params["model"]
+        if name != self._name:
+            raise ModelNotFound(f"the model {name[:100]!r} does not exist", param="model")
+        return _json(self._described)
+
+
+def _json(content: object) -> Response:
+    return Response(msgspec.json.encode(content), media_type="application/json")
