@@ -38,8 +38,13 @@ def service_environ(stack: Stack, service: str, index: int, incarnation: str) ->
 
 
 def _engine_threads(stack: Stack, service: str) -> int:
-    """The cores, shared by the workers of a role: those compute at the same time, the two roles mostly in turns."""
-    return max(1, stack.cores // stack.options.count(service)) if service in WORKERS else 1
+    """The cores, shared by the workers that compute at the same time: those of a role, where every prompt is handed
+    over those of both. More threads than cores would wait for each other in every operation.
+    """
+    if service not in WORKERS:
+        return 1
+    busy = WORKERS if stack.role == "disaggregated" else (service,)
+    return max(1, stack.cores // sum(map(stack.options.count, busy)))
 
 
 def _own_settings(stack: Stack, service: str) -> dict[str, str]:

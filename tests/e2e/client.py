@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-DEADLINE_S = 90.0
+DEADLINE_S = 500.0  # of one request among many on a busy machine; the timeout of the test ends it before
 
 
 async def complete(base_url: str, body: dict[str, Any], path: str = "/completions") -> dict[str, Any]:

@@ -9,7 +9,7 @@ from tests.e2e.client import complete, until
 from tests.e2e.conftest import Stack, StackFactory
 from tests.golden import golden_prompts, sampled_requests
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(480)]
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "hybrid": {"role": "hybrid"},

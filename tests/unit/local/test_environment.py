@@ -80,10 +80,13 @@ def test_credentials_are_drawn_anew_and_long() -> None:
     assert one.link_token not in repr(one)
 
 
-@pytest.mark.parametrize(("decode", "threads"), [(1, 4), (2, 2), (3, 1), (8, 1)])
-def test_workers_of_a_role_share_the_cores(decode: int, threads: int) -> None:
-    """More threads than cores would wait for each other in every operation; an explicit setting stands."""
-    stack = settled(cores=4, decode=decode)
+@pytest.mark.parametrize(
+    ("role", "decode", "threads"),
+    [("hybrid", 1, 4), ("auto", 2, 2), ("hybrid", 3, 1), ("hybrid", 8, 1), ("disaggregated", 1, 2)],
+)
+def test_workers_that_compute_at_once_share_the_cores(role: str, decode: int, threads: int) -> None:
+    """Those of a role; where every prompt is handed over, those of both."""
+    stack = settled(cores=4, decode=decode, role=role)
     config = config_of("decode_worker", service_environ(stack, "decode_worker", 0, LIFE))
 
     assert config.threads == threads
