@@ -54,7 +54,7 @@ class Links:
         try:
             async for message in messages:
                 if self._outgoing.get(hello.incarnation) is outgoing:
-                    self._post(message)
+                    self._post(message)  # type: ignore[arg-type]  # receive unpacks StepResults
         finally:
             outgoing.put_nowait(_CLOSED)
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -77,6 +78,7 @@ class StoredWork:
     payload: bytes
     traceparent: str = ""
     deliveries: int = 1
+    stored_at: datetime = field(default_factory=lambda: datetime.now(UTC) + timedelta(hours=1))
     acks: int = 0
 
     async def ack(self) -> None:
