@@ -61,7 +61,7 @@ def _find_room(state: State, choice: Choice) -> bool:
     choice.needs_blocks = 0
     if give_way(state, older=choice):
         return True
-    is_alone = not state.running and not any(w.remains or w.leaving for w in state.workers.values())
+    is_alone = not (state.running or state.memory.pool.freeing or any(w.leaving for w in state.workers.values()))
     return is_alone and choice.keeps_blocks and give_way(state)
 
 

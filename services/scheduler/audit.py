@@ -11,7 +11,7 @@ from services.scheduler.worker_book import WorkerBook
 
 def audit(state: State) -> list[str]:
     """What is wrong, one line each; empty when all is well. O(everything)."""
-    return [*_blocks(state), *_remains(state), *_tree(state), *_choices(state), *_workers(state), *_requests(state)]
+    return [*_blocks(state), *_tree(state), *_choices(state), *_workers(state), *_requests(state)]
 
 
 def _blocks(state: State) -> Iterator[str]:
@@ -20,7 +20,6 @@ def _blocks(state: State) -> Iterator[str]:
     used = Counter(block for choice in state.choices.values() for block in choice.table)
     used.update(choice.copy.source for choice in state.choices.values() if choice.copy is not None)
     used.update(choice.tail.block for choice in state.choices.values() if choice.tail is not None)
-    used.update(_left_blocks(state))
     held = set(used)
     if dict(used) != {block: count for block, count in enumerate(pool.references) if count}:
         yield "references differ from the tables"
@@ -37,20 +36,6 @@ def _blocks(state: State) -> Iterator[str]:
     for choice in state.choices.values():
         if len(set(choice.table)) != len(choice.table):
             yield f"{choice.request_id} has a block twice"
-
-
-def _left_blocks(state: State) -> Iterator[int]:
-    return (block for worker in state.workers.values() for left in worker.remains for block in left.table)
-
-
-def _remains(state: State) -> Iterator[str]:
-    """What a lost worker may still write is in nobody's table, and nobody may find it."""
-    left = Counter(_left_blocks(state))
-    for choice in state.choices.values():
-        if not left.keys().isdisjoint(choice.table):
-            yield f"{choice.request_id} has a block that a lost worker may still write"
-    if any(count > 1 for count in left.values()) or not left.keys().isdisjoint(state.memory.tree.nodes):
-        yield "a lost worker may still write a block that others may read"
 
 
 def _tree(state: State) -> Iterator[str]:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from libs.contracts.messages import BlockCopy, Resident, SamplingParams, Sequence
 from services.scheduler.prefix import Node
 from services.scheduler.reasons import WAITS, Reason
-from services.scheduler.remains import Tail
+from services.scheduler.tail import Tail
 
 
 class Phase(StrEnum):

@@ -7,9 +7,9 @@ from libs.contracts.messages import BlockCopy
 from services.scheduler.block_pool import BlockPool, Named
 from services.scheduler.choice import Choice
 from services.scheduler.prefix import Hit, Node, PrefixTree
-from services.scheduler.remains import Remains, Tail
+from services.scheduler.tail import Tail
 
-NEVER = 1 << 62  # the version at which a lost worker stops reading what its orders named
+NEVER = 1 << 62  # the version at which a lost worker stops to use what its orders named: only its end counts
 
 
 class Memory:
@@ -77,26 +77,22 @@ class Memory:
             self._announce(choice)
         return True
 
-    def part(self, choice: Choice, incarnation: str) -> tuple[Remains, list[int]]:
-        """Part a choice from a lost worker: it keeps what is committed, the rest is what the worker may still write.
+    def part(self, choice: Choice, incarnation: str) -> list[int]:
+        """Part a choice from a lost worker: it keeps what is committed. Returns handles that waited for its prefixes.
 
-        Whole committed blocks stay its table; of a partial one it keeps the committed tokens, to be copied. Its pending
-        nodes vanish. Returns the remains and the handles that waited for those nodes.
+        Whole committed blocks stay its table; of a partial one it keeps the committed tokens, to be copied. The other
+        blocks, which the worker may still write, are freeing until it is gone.
         """
         choice.named[incarnation] = NEVER
         kept, choice.tail = self._committed(choice)
         woken: list[int] = []
         for node in reversed(choice.path[kept:]):
             woken += self.tree.drop(node)
-        remains = Remains(tuple(choice.table[kept:]), dict(choice.named))
+        for block in reversed(choice.table[kept:]):
+            self.give_back(block, choice.named)
         del choice.path[kept:], choice.table[kept:]
         choice.cursor = kept * self.block_tokens
-        return remains, woken
-
-    def bury(self, remains: Remains) -> None:
-        """The worker is gone: nobody writes these blocks any more."""
-        for block in reversed(remains.table):
-            self.give_back(block, remains.named)
+        return woken
 
     def grant(self, choice: Choice, blocks: int) -> list[int]:
         """Append free blocks to a table; callers made room."""

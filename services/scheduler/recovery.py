@@ -32,8 +32,6 @@ def worker_gone(state: State, worker: WorkerBook, now_s: float) -> None:
         lose_worker(state, worker, now_s)
     del state.workers[worker.incarnation]
     state.memory.pool.forget(worker.incarnation)
-    for remains in worker.remains:
-        state.memory.bury(remains)
 
 
 def inquire(state: State, choice: Choice, now_s: float) -> None:
@@ -88,9 +86,7 @@ def _part(state: State, choice: Choice, worker: WorkerBook, now_s: float) -> Non
     state.needy.pop(choice.handle, None)
     residence.unreserve(state, choice)
     choice.worker, choice.leaving, choice.chunked = "", False, 0
-    remains, woken = state.memory.part(choice, worker.incarnation)
-    worker.remains.append(remains)
-    state.queue.wake(woken)
+    state.queue.wake(state.memory.part(choice, worker.incarnation))
     if not choice.is_open:
         state.queue.wake(state.memory.release(choice))
         del state.choices[choice.handle]

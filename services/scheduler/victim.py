@@ -19,7 +19,7 @@ def preempt_for(state: State, now_s: float) -> None:
     """
     if give_way(state) or state.memory.pool.freeing:
         return
-    if any(worker.leaving or worker.remains for worker in state.workers.values()):
+    if any(worker.leaving for worker in state.workers.values()):
         return
     victim = youngest(state)
     if victim is None:

@@ -11,7 +11,6 @@ from libs.contracts.messages import Ack, BlockGrant, Chunk, Delta, Hello, Snapsh
 from libs.contracts.order import StandingOrder
 from services.scheduler.choice import Choice
 from services.scheduler.fit import StepTimeFit
-from services.scheduler.remains import Remains
 
 VERSIONS_AHEAD = 2
 ACK_EVERY_STEPS = 16
@@ -51,7 +50,6 @@ class WorkerBook:
         self.closed_s: float | None = None  # since when its link is closed
         self.heard_s = now_s  # of its last word, or when it got something to do
         self.is_lost = False  # given up; awaiting its end
-        self.remains: list[Remains] = []  # of those it had then
         self.isolates = 0  # handle of the one choice that may run here; 0 while anybody may
         self.began = hello.version
         self.last_step = 0

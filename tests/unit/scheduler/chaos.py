@@ -15,6 +15,7 @@ from tests.unit.scheduler.cell import GATEWAY, Cell, params, prompt
 PROMPTS = tuple(prompt(tokens, first) for first in (100, 500) for tokens in (5, 16, 31, 32, 33, 48, 90))
 SAMPLINGS = (params(1), params(2), params(9), params(40), params(40, ignore_eos=False), params(6, logprobs=0))
 REQUESTS_MAX = 24
+WORKERS_MAX = 5
 
 
 class Chaos(Cell):
@@ -125,6 +126,20 @@ class Chaos(Cell):
             self.turn(Gone(incarnation))
             self.start(role)
 
+    def haunt(self, number: int) -> None:
+        """One freezes until it is given up, another takes over, and then both step side by side."""
+        frozen = self._worker(number)
+        self.turn(*self.up[frozen.incarnation])
+        self.up[frozen.incarnation].clear()
+        self.kill(number)
+        if len(self.workers) < WORKERS_MAX:
+            self.start(DECODE)
+        while self.asks:
+            self.reply(0)
+        for index in range(len(self.workers) * (2 + number % 12)):
+            for move in (Chaos.obey, Chaos.hear, Chaos.work, Chaos.hear, Chaos.obey):
+                move(self, index)
+
     def reply(self, number: int) -> None:
         """A gateway answers one question."""
         if self.asks:
@@ -213,5 +228,6 @@ MOVES: tuple[Callable[[Chaos, int], None], ...] = (
     Chaos.thaw,
     Chaos.lapse,
     Chaos.bury,
+    Chaos.haunt,
     Chaos.reply,
 )

@@ -261,12 +261,18 @@ def test_who_waits_for_the_prefix_of_a_lost_worker_computes_it() -> None:
 
 
 def test_a_choice_that_is_asked_about_can_be_cancelled() -> None:
-    """What it kept comes back at once, the rest with the worker's end."""
+    """It leaves nothing; its blocks are not written again before the worker's end."""
     cell, worker = running()
     cell.gateway_answers = False
     lose(cell, worker)
+    kept = set(cell.choice("r").table)
     cell.cancel("r")
     assert not cell.state.choices and not cell.state.asking
+    cell.add_worker("decode-2", DECODE)
+    cell.submit("all", prompt(16 * 58, 500), params(9))
+    assert cell.choice("all").reason.value == "no_blocks", "the lost worker may read what was kept, too"
+    assert kept and kept <= cell.state.memory.pool.freeing
+    cell.cancel("all")
     cell.turn(Gone(worker.incarnation))
     assert cell.is_clean
 
