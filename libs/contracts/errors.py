@@ -10,6 +10,7 @@ HeadraceError
 ├── Unavailable         retry later: draining, or no path to a worker
 ├── DeadlineExceeded    nobody is waiting any more
 ├── WorkerLost          the worker died and the work could not be moved
+├── Poison              workers die of this request; it must not be sent again
 ├── NumericalError      logits were not finite
 ├── MalformedMessage    bytes that are no message of this version
 ├── ExactnessViolation  two reports of the same position differ
@@ -65,6 +66,10 @@ class DeadlineExceeded(HeadraceError):
 
 class WorkerLost(HeadraceError):
     code, retryable = "worker_lost", True
+
+
+class Poison(HeadraceError):
+    code = "poison"
 
 
 class NumericalError(HeadraceError):

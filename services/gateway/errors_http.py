@@ -32,6 +32,7 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "fenced": (503, UNAVAILABLE),
         "worker_lost": (503, UNAVAILABLE),
         "deadline_exceeded": (504, "timeout_error"),
+        "poison": (500, SERVER),
     }
 )
 UNEXPECTED = (500, SERVER)

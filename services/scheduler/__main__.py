@@ -16,6 +16,9 @@ from services.scheduler.config import Config
 from services.scheduler.event_log import open_log
 from services.scheduler.events import (
     AckRequest,
+    Ask,
+    AskHost,
+    DeadLetter,
     KillWorker,
     OpenCell,
     Ordered,
@@ -86,7 +89,10 @@ def carriers_of(links: Links, intake: Intake, outbox: Outbox, register: Register
         Ordered: intake.ordered,
         AckRequest: acknowledge,
         Tell: outbox.tell,
+        Ask: outbox.ask,
+        AskHost: outbox.ask_host,
         KillWorker: outbox.kill,
+        DeadLetter: outbox.dead_letter,
         OpenCell: register.open,
         UpdateIndex: updates.update,
     }

@@ -5,18 +5,21 @@ for ever. Only those who wait for a prefix that another one computes are passed 
 """
 
 from libs.contracts.errors import ContextTooLong
-from services.scheduler import grants, lifecycle, placement, residence
+from services.scheduler import grants, lifecycle, placement, poison, recovery, residence, roll_call
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.placement import Place
 from services.scheduler.prefix import Hit
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
+from services.scheduler.victim import give_way
 
 
 def admit(state: State, now_s: float) -> None:
     """Admit until somebody must wait for something other than a prefix."""
     while (choice := state.queue.head()) is not None:
         reason = _admit(state, choice, now_s)
+        if reason is Reason.NO_BLOCKS and _find_room(state, choice):
+            continue
         choice.explain(reason, now_s)
         if reason not in (Reason.ADMITTED, Reason.PENDING_PREFIX, Reason.FAILED):
             return
@@ -26,8 +29,12 @@ def _admit(state: State, choice: Choice, now_s: float) -> Reason:
     """Admit one choice if all it needs is there; else say what is not."""
     if len(state.running) >= state.policy.max_running:
         return Reason.MAX_RUNNING
-    if state.facts is None or any(worker.has_foreign_work for worker in state.workers.values()):
+    if state.facts is None:
         return Reason.NO_WORKER
+    if not roll_call.is_complete(state):
+        return Reason.UNKNOWN_WORKERS
+    if not recovery.inherit(state, choice, now_s):
+        return Reason.FAILED
     if not lifecycle.fit_to_cell(state, choice):
         lifecycle.fail(state, choice, ContextTooLong("the prompt does not fit the context or the KV pool"), now_s)
         return Reason.FAILED
@@ -37,13 +44,25 @@ def _admit(state: State, choice: Choice, now_s: float) -> Reason:
     if hit.pending is not None:
         state.queue.park(choice, hit.pending)
         return Reason.PENDING_PREFIX
-    where = placement.place(state, len(choice.ids) - len(hit.path) * state.memory.block_tokens)
+    where = placement.place(state, choice, len(hit.path))
     if where is None:
-        return Reason.NO_WORKER
+        return Reason.SUSPECTED if poison.runs_alone(choice) else Reason.NO_WORKER
     if not _reserve_blocks(state, choice, hit, where):
         return Reason.NO_BLOCKS
     _start(state, choice, where)
     return Reason.ADMITTED
+
+
+def _find_room(state: State, choice: Choice) -> bool:
+    """Younger ones that wait on blocks of a lost worker's attempt give them up; at last it gives up its own.
+
+    A copy's source is a block more than it needs, and in a small pool that may be the one that is missing.
+    """
+    choice.needs_blocks = 0
+    if give_way(state, older=choice):
+        return True
+    is_alone = not (state.running or state.memory.pool.freeing or any(w.leaving for w in state.workers.values()))
+    return is_alone and choice.keeps_blocks and give_way(state)
 
 
 def _reserve_blocks(state: State, choice: Choice, hit: Hit, where: Place) -> bool:
@@ -52,13 +71,14 @@ def _reserve_blocks(state: State, choice: Choice, hit: Hit, where: Place) -> boo
     The look-ahead shrinks to an even share of what is left, so it never keeps a prompt out.
     """
     memory, running = state.memory, len(state.running)
-    needed = memory.blocks_for(min(len(choice.ids) + 1, choice.slots)) - len(hit.path)
+    there = len(choice.table) + len(hit.path)
+    needed = memory.blocks_for(min(len(choice.ids) + 1, choice.slots)) - there
     choice.needs_blocks = needed + memory.idle_blocks(hit)
     spare = memory.available_blocks - choice.needs_blocks - running
     if spare < 0:
         return False
     reach = min(len(choice.ids) + 1 + grants.ahead_tokens(state, where.decode), choice.slots)
-    ahead = memory.blocks_for(reach) - len(hit.path) - needed
+    ahead = memory.blocks_for(reach) - there - needed
     return memory.reserve(choice, hit, needed + min(ahead, spare // (running + 1)))
 
 
@@ -68,6 +88,11 @@ def _start(state: State, choice: Choice, where: Place) -> None:
     choice.decode_worker = where.decode.incarnation
     if choice.cached_tokens < 0:
         choice.cached_tokens = choice.cursor
+    if choice.computed > choice.cursor:
+        state.counts["recomputed_tokens"] += choice.computed - choice.cursor
+    choice.computed = 0
+    if poison.runs_alone(choice):
+        where.decode.isolates = choice.handle
     if where.prefill is where.decode:
         residence.join(state, choice, where.decode, choice.params.max_tokens)
     else:

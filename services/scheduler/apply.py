@@ -5,19 +5,21 @@ from typing import Any
 
 from libs.contracts.messages import Alive, Began, Gone, Hello, Resync, StepResult
 from services.scheduler import apply_control, apply_gateway, apply_link, apply_step
-from services.scheduler.events import Answered, Arrived, Asked, Event, LinkClosed
+from services.scheduler.events import Answered, Arrived, Asked, Event, LinkClosed, Listed, Logged
 from services.scheduler.state import State
 
 _HANDLERS: dict[type, Callable[[State, Any, float], None]] = {
     Arrived: apply_gateway.arrived,
     Alive: apply_gateway.alive,
     Answered: apply_gateway.answered,
+    Logged: apply_gateway.logged,
     Asked: apply_control.asked,
     Hello: apply_link.hello,
     Began: apply_link.began,
     Resync: apply_link.resync,
     LinkClosed: apply_link.link_closed,
     Gone: apply_link.gone,
+    Listed: apply_link.listed,
     StepResult: apply_step.step_result,
 }
 

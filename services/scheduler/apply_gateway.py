@@ -1,15 +1,18 @@
 """Events about requests and their gateways."""
 
 from libs.contracts.messages import Alive
-from services.scheduler import lifecycle
+from services.scheduler import lifecycle, recovery
 from services.scheduler.choice import Phase
-from services.scheduler.events import Answered, Arrived
+from services.scheduler.events import Answered, Arrived, Logged
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
 
 
 def arrived(state: State, event: Arrived, now_s: float) -> None:
-    lifecycle.arrive(state, event.sequence, event.traceparent, now_s)
+    choice = lifecycle.arrive(state, event.sequence, event.traceparent, now_s)
+    if choice is not None and choice.is_open and event.is_older:
+        state.queue.remove(choice)
+        recovery.inquire(state, choice, now_s)
 
 
 def alive(state: State, event: Alive, now_s: float) -> None:
@@ -23,3 +26,7 @@ def answered(state: State, event: Answered, now_s: float) -> None:
     choice = state.requests.get(event.request_id)
     if choice is not None and (choice.phase is Phase.FAILED or not event.live):
         lifecycle.forget(state, choice, Reason.DELIVERED, now_s)
+
+
+def logged(state: State, event: Logged, now_s: float) -> None:
+    recovery.logged(state, event.log, now_s)

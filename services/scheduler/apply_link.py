@@ -2,8 +2,8 @@
 
 from libs.contracts.kv_layout import BLOCK_TOKENS
 from libs.contracts.messages import Began, FencedOff, Gone, Hello, Resync
-from services.scheduler import lifecycle, residence
-from services.scheduler.events import LinkClosed, OpenCell, Refuse, Send
+from services.scheduler import lifecycle, recovery, residence, roll_call
+from services.scheduler.events import LinkClosed, Listed, OpenCell, Refuse, Send
 from services.scheduler.memory import Memory
 from services.scheduler.state import DECODE, PREFILL, CellFacts, State
 from services.scheduler.worker_book import WorkerBook
@@ -29,29 +29,31 @@ def hello(state: State, event: Hello, now_s: float) -> None:
     elif known is not None and known.is_lost:
         state.commands.append(Send(event.incarnation, FencedOff(state.term, "given up: its link was closed too long")))
     elif known is not None:
-        known.closed_s = None
+        known.closed_s, known.heard_s = None, now_s
         _send_snapshot(state, known, event.version)
     elif reason := _unfit(state, event):
         state.commands.append(Refuse(event.incarnation, reason))
     else:
-        _welcome(state, event)
+        _welcome(state, event, now_s)
 
 
 def began(state: State, event: Began, now_s: float) -> None:
-    worker = state.workers.get(event.incarnation)
-    if worker is None or event.term != state.term:
+    worker = state.obeying(event.incarnation, event.term)
+    if worker is None:
         state.counts["stale_began"] += 1
         return
+    worker.heard_s = now_s
     worker.begin(event.version)
     state.memory.pool.begin(event.incarnation, event.version)
 
 
 def resync(state: State, event: Resync, now_s: float) -> None:
-    worker = state.workers.get(event.incarnation)
-    if worker is None or event.term != state.term:
+    worker = state.obeying(event.incarnation, event.term)
+    if worker is None:
         state.counts["stale_resync"] += 1
         return
     state.counts["resync"] += 1
+    worker.heard_s = now_s
     _send_snapshot(state, worker, event.version)
 
 
@@ -64,7 +66,12 @@ def link_closed(state: State, event: LinkClosed, now_s: float) -> None:
 def gone(state: State, event: Gone, now_s: float) -> None:
     worker = state.workers.get(event.incarnation)
     if worker is not None:
-        lifecycle.worker_gone(state, worker)
+        recovery.worker_gone(state, worker, now_s)
+    roll_call.strike(state, event.incarnation)
+
+
+def listed(state: State, event: Listed, now_s: float) -> None:
+    roll_call.listed(state, event, now_s)
 
 
 def _unfit(state: State, hello: Hello) -> str:
@@ -80,11 +87,17 @@ def _unfit(state: State, hello: Hello) -> str:
     return f"unlike the cell's other workers in: {', '.join(unlike)}" if unlike else ""
 
 
-def _welcome(state: State, hello: Hello) -> None:
+def _welcome(state: State, hello: Hello, now_s: float) -> None:
     if state.facts is None:
         _open_cell(state, CellFacts.of(hello))
-    worker = state.workers[hello.incarnation] = WorkerBook(hello)
+    worker = state.workers[hello.incarnation] = WorkerBook(hello, now_s)
     state.memory.pool.attach(hello.incarnation, hello.version)
+    roll_call.strike(state, hello.incarnation)
+    roll_call.call(state, hello.host)
+    for held in hello.residents:
+        known = state.inherited.setdefault(held.request_id, held)
+        if (known.epoch, len(known.ids)) < (held.epoch, len(held.ids)):
+            state.inherited[held.request_id] = held
     _send_snapshot(state, worker, hello.version)
 
 

@@ -4,7 +4,7 @@ The hottest path of the service: a steadily decoding row costs one append and tw
 """
 
 from libs.contracts.messages import RowResult, StepResult
-from services.scheduler import grants, lifecycle, residence
+from services.scheduler import grants, lifecycle, poison, residence
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -15,10 +15,11 @@ NOT_FINITE_END = "error"
 
 def step_result(state: State, result: StepResult, now_s: float) -> None:
     """Repeat key: (incarnation, step number)."""
-    worker = state.workers.get(result.incarnation)
-    if worker is None or result.term != state.term or result.step_number <= worker.last_step:
+    worker = state.obeying(result.incarnation, result.term)
+    if worker is None or result.step_number <= worker.last_step:
         state.counts["stale_step_result"] += 1
         return
+    worker.heard_s = now_s
     for copied in worker.report(result):
         state.memory.copied(copied)
     ahead = grants.ahead_tokens(state, worker)
@@ -31,7 +32,7 @@ def step_result(state: State, result: StepResult, now_s: float) -> None:
     for row in result.removed:
         choice = _of_row(state, worker, row)
         if choice is not None and choice.leaving:
-            _take_in(state, choice, row)
+            _take_in(state, worker, choice, row)
     for wait in result.waits:
         state.counts[f"row_waits_{wait.reason}"] += wait.waited_ns == 0
     for confirmed in worker.confirm(result.version):
@@ -46,7 +47,7 @@ def _of_row(state: State, worker: WorkerBook, row: RowResult) -> Choice | None:
 
 
 def _advance(state: State, worker: WorkerBook, choice: Choice, row: RowResult, ahead: int, now_s: float) -> None:
-    _take_in(state, choice, row)
+    _take_in(state, worker, choice, row)
     if row.end and choice.is_open:
         lifecycle.end(state, choice, row.end, now_s)
     if row.end or row.at_until:
@@ -74,12 +75,14 @@ def _stopped(state: State, worker: WorkerBook, choice: Choice, now_s: float) -> 
         residence.left(state, choice)
 
 
-def _take_in(state: State, choice: Choice, row: RowResult) -> None:
+def _take_in(state: State, worker: WorkerBook, choice: Choice, row: RowResult) -> None:
     """Log a row's new tokens and commit what it wrote; a row that was not finite wrote nothing to be trusted."""
     if row.ids:
         _log(state, choice, row)
     if row.cursor > choice.cursor and row.end != NOT_FINITE_END:
         state.queue.wake(state.memory.commit(choice, row.cursor))
+        if choice.deaths and choice.cursor > choice.died_at:
+            poison.acquit(choice, worker)
 
 
 def _log(state: State, choice: Choice, row: RowResult) -> None:

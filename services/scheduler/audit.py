@@ -19,6 +19,7 @@ def _blocks(state: State) -> Iterator[str]:
     memory, pool = state.memory, state.memory.pool
     used = Counter(block for choice in state.choices.values() for block in choice.table)
     used.update(choice.copy.source for choice in state.choices.values() if choice.copy is not None)
+    used.update(choice.tail.block for choice in state.choices.values() if choice.tail is not None)
     held = set(used)
     if dict(used) != {block: count for block, count in enumerate(pool.references) if count}:
         yield "references differ from the tables"
@@ -59,17 +60,17 @@ def _computes(choice: Choice | None, node: Node) -> bool:
 
 def _choices(state: State) -> Iterator[str]:
     for handle, choice in state.choices.items():
-        is_waiting, is_running = choice in state.queue, handle in state.running
-        if is_waiting + is_running + choice.leaving != 1:
-            yield f"{choice.request_id} must either wait, run or leave"
-        if is_waiting and (choice.table or choice.worker or choice.phase is not Phase.WAITING):
-            yield f"{choice.request_id} waits but holds something"
+        is_idle = choice in state.queue or handle in state.asking
+        is_running = handle in state.running
+        if (handle in state.asking) + (choice in state.queue) + is_running + choice.leaving != 1:
+            yield f"{choice.request_id} must either ask, wait, run or leave"
+        if is_idle:
+            yield from _idle(choice, state.memory.block_tokens)
+        elif choice.tail is not None:
+            yield f"{choice.request_id} runs without the copy of its tail"
         if is_running and choice.phase not in (Phase.PREFILLING, Phase.DECODING):
             yield f"{choice.request_id} runs although {choice.phase}"
-        if [node.block for node in choice.path] != choice.table[: len(choice.path)]:
-            yield f"{choice.request_id}: its path is not the beginning of its table"
-        if choice.cursor > len(choice.table) * state.memory.block_tokens:
-            yield f"{choice.request_id} has committed beyond its table"
+        yield from _table(choice, state.memory.block_tokens)
         if choice.chunked < 0:
             yield f"{choice.request_id} has fewer than no chunk tokens under way"
     for handle in state.queue.parked:
@@ -77,12 +78,29 @@ def _choices(state: State) -> Iterator[str]:
             yield f"{handle} is parked but does not wait"
 
 
+def _table(choice: Choice, block_tokens: int) -> Iterator[str]:
+    if [node.block for node in choice.path] != choice.table[: len(choice.path)]:
+        yield f"{choice.request_id}: its path is not the beginning of its table"
+    if choice.cursor > len(choice.table) * block_tokens:
+        yield f"{choice.request_id} has committed beyond its table"
+
+
+def _idle(choice: Choice, block_tokens: int) -> Iterator[str]:
+    if choice.worker or choice.phase not in (Phase.WAITING, Phase.ASKING):
+        yield f"{choice.request_id} waits but is with a worker"
+    if choice.cursor != len(choice.table) * block_tokens:
+        yield f"{choice.request_id} keeps blocks that are not committed"
+
+
 def _workers(state: State) -> Iterator[str]:
     named = Counter(handle for worker in state.workers.values() for handle in worker.residents)
     if set(named) != set(state.running) or any(count > 1 for count in named.values()):
         yield "running choices and residents differ"
     for worker in state.workers.values():
-        yield from _worker(worker)
+        if not worker.is_lost:
+            yield from _worker(worker)
+        elif worker.residents or worker.leaving or worker.prefilling or worker.reserved:
+            yield f"{worker.name} is lost but has something to do"
     if not state.needy.keys() <= state.running.keys():
         yield "a choice that does not run needs blocks"
 

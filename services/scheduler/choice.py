@@ -1,7 +1,9 @@
 """One choice of one request, in the words of the protocol a *sequence*: all that is known of it, and where it stands.
 
-waiting ─admitted→ prefilling ─first token→ decoding ─end→ ended ─Delivered→ forgotten
-   ↑─────────────── preempted ──────────────────┘
+asking ─answered→ waiting ─admitted→ prefilling ─first token→ decoding ─end→ ended ─Delivered→ forgotten
+   ↑                 ↑─────────────── preempted ──────────────────┤
+   └───────────────────────── worker lost ────────────────────────┘
+A choice begins in `waiting`; in `asking` when an older term may have begun it.
 Any of them may be failed (kept until its gateway knows) or dropped (cancelled: only its blocks are still coming back).
 A choice that left its worker's order is `leaving` until the worker has confirmed it; no block moves before.
 """
@@ -12,9 +14,11 @@ from enum import StrEnum
 from libs.contracts.messages import BlockCopy, Resident, SamplingParams, Sequence
 from services.scheduler.prefix import Node
 from services.scheduler.reasons import WAITS, Reason
+from services.scheduler.tail import Tail
 
 
 class Phase(StrEnum):
+    ASKING = "asking"
     WAITING = "waiting"
     PREFILLING = "prefilling"
     DECODING = "decoding"
@@ -23,7 +27,7 @@ class Phase(StrEnum):
     DROPPED = "dropped"
 
 
-OPEN = frozenset({Phase.WAITING, Phase.PREFILLING, Phase.DECODING})
+OPEN = frozenset({Phase.ASKING, Phase.WAITING, Phase.PREFILLING, Phase.DECODING})
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +40,7 @@ class Choice:
     ids: list[int]  # all known ids, prompt first
     params: SamplingParams  # max_tokens as far as context and pool allow
     since_s: float
+    epoch: int  # of the present attempt
     logprobs: list[float] = field(default_factory=list)
     phase: Phase = Phase.WAITING
     reason: Reason = Reason.BEHIND_OLDER
@@ -54,7 +59,13 @@ class Choice:
     table: list[int] = field(default_factory=list)
     path: list[Node] = field(default_factory=list)  # the nodes of the table's first blocks
     copy: BlockCopy | None = None  # not yet reported done
+    tail: Tail | None = None  # of a lost worker's attempt: what the next one copies to go on behind its table
     named: dict[str, int] = field(default_factory=dict)  # incarnation → version that removed it there
+
+    answer_by_s: float | None = None  # asking: from then on it goes on without the gateway's answer
+    computed: int = 0  # tokens whose KV a lost worker had written, as far as anybody's log tells
+    deaths: int = 0  # of workers that were computing it, since it last got past where one died
+    died_at: int = 0  # committing beyond this clears it
 
     end: str = ""
     stop_position: int = -1  # the gateway's stop string ends with this position's token; −1 while there is none
@@ -66,10 +77,6 @@ class Choice:
     @property
     def gateway(self) -> str:
         return self.sequence.gateway
-
-    @property
-    def epoch(self) -> int:
-        return self.sequence.epoch
 
     @property
     def deadline_s(self) -> float:
@@ -92,6 +99,11 @@ class Choice:
     def is_open(self) -> bool:
         """Tokens may still be generated."""
         return self.phase in OPEN
+
+    @property
+    def keeps_blocks(self) -> bool:
+        """While it asks or waits: it has committed blocks of a lost worker's attempt to go on from."""
+        return bool(self.table) or self.tail is not None
 
     @property
     def slots(self) -> int:
@@ -121,7 +133,7 @@ class Choice:
             sequence=self.handle,
             request_id=sequence.request_id,
             choice=0,
-            epoch=sequence.epoch,
+            epoch=self.epoch,
             gateway=sequence.gateway,
             ids=tuple(self.ids),
             prompt_tokens=len(sequence.ids),

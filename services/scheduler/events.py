@@ -8,10 +8,13 @@ from libs.contracts.messages import (
     CellStatus,
     ControlMessage,
     Done,
+    EpochRaised,
     Failed,
     Finished,
     Gone,
     Hello,
+    LogQuery,
+    RequestLog,
     Resent,
     Resync,
     SchedulerMessage,
@@ -26,6 +29,7 @@ class Arrived:
 
     sequence: Sequence
     traceparent: str
+    is_older: bool = False  # it was stored before this term began: an earlier one may have had it computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,26 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
+class Logged:
+    """A gateway's answer to an Ask: what it holds of the request."""
+
+    log: RequestLog
+
+
+@dataclass(frozen=True, slots=True)
 class LinkClosed:
     incarnation: str
 
 
-Event = Arrived | Asked | Answered | Alive | Hello | Began | StepResult | Resync | LinkClosed | Gone
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A host agent's answer to AskHost: the workers that exist there."""
+
+    host: str
+    incarnations: tuple[str, ...]
+
+
+Event = Arrived | Asked | Answered | Logged | Listed | Alive | Hello | Began | StepResult | Resync | LinkClosed | Gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +98,33 @@ class Tell:
 
     gateway: str
     message: Finished | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """To be repeated until the gateway answers (event Logged), or AckRequest ends it."""
+
+    gateway: str
+    request_id: str
+    message: EpochRaised | LogQuery
+
+
+@dataclass(frozen=True, slots=True)
+class AskHost:
+    """Which workers exist there? To be repeated until the host answers (event Listed)."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A request that workers die of, for an operator to look into. It says nothing of the prompt but its length."""
+
+    request_id: str
+    tenant: str
+    deaths: int
+    prompt_tokens: int
+    generated_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +168,5 @@ class UpdateIndex:
     evicted: tuple[bytes, ...]
 
 
-Command = Send | Refuse | Reply | Tell | AckRequest | Ordered | KillWorker | OpenCell | UpdateIndex
+Outward = Send | Refuse | Reply | Tell | Ask | AskHost | KillWorker
+Command = Outward | DeadLetter | AckRequest | Ordered | OpenCell | UpdateIndex

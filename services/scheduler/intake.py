@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
 from itertools import count
 
 from libs.contracts import codec, flow
@@ -16,6 +17,7 @@ from services.scheduler.background import Background
 from services.scheduler.events import AckRequest, Arrived, Asked, Event, Ordered, Reply
 from services.scheduler.state import State
 
+CLOCKS_DIFFER = timedelta(seconds=2)  # the broker's and ours; asking about a new request costs one question
 ACK_WAIT_S = 6 * 3600.0  # longer than any request: what is not acknowledged belongs to this term until it ends
 
 log = get_logger("scheduler")
@@ -30,6 +32,7 @@ class Intake:
         self._spans: dict[str, Span] = {}
         self._asked: dict[int, asyncio.Future[Done | Resent | CellStatus]] = {}
         self._tickets = count(1)
+        self._begun_at = datetime.now(UTC)
 
     async def listen(self) -> None:
         """Answer control requests and hear gateways from now on."""
@@ -84,7 +87,8 @@ class Intake:
             attributes = {"headrace.request_id": sequence.request_id, "headrace.cell": self._state.policy.cell}
             span = start_span(flow.SCHEDULE, parent=work.traceparent, attributes=attributes)
             self._spans[sequence.request_id] = span
-            self._post(Arrived(sequence, span.traceparent))
+            is_older = work.stored_at < self._begun_at + CLOCKS_DIFFER
+            self._post(Arrived(sequence, span.traceparent, is_older))
         else:
             log.debug("duplicate_sequence", request_id=sequence.request_id, deliveries=work.deliveries)
 

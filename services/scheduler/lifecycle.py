@@ -11,24 +11,26 @@ from services.scheduler.choice import Choice, Phase
 from services.scheduler.events import AckRequest, Ordered, Tell
 from services.scheduler.reasons import Reason
 from services.scheduler.state import Gateway, State
-from services.scheduler.worker_book import WorkerBook
 
 
-def arrive(state: State, sequence: Sequence, traceparent: str, now_s: float) -> None:
-    """Let a new sequence wait. One that was cancelled already is done; one that is held already is dropped."""
+def arrive(state: State, sequence: Sequence, traceparent: str, now_s: float) -> Choice | None:
+    """Let a new sequence wait. None for one that was cancelled already (it is done) or is held already (dropped)."""
     if sequence.request_id in state.requests:
         state.counts["duplicate_sequence"] += 1
-        return
+        return None
     if state.cancelled.pop(sequence.request_id, None) is not None:
         state.commands.append(AckRequest(sequence.request_id, Reason.CANCELLED.value))
-        return
-    choice = Choice(state.next_handle(), sequence, traceparent, list(sequence.ids), sequence.params, now_s)
+        return None
+    choice = Choice(
+        state.next_handle(), sequence, traceparent, list(sequence.ids), sequence.params, now_s, sequence.epoch
+    )
     state.requests[choice.request_id] = state.choices[choice.handle] = choice
     state.gateways.setdefault(choice.gateway, Gateway(now_s)).request_ids.add(choice.request_id)
     heapq.heappush(state.deadlines, (choice.deadline_s, choice.request_id))
     state.queue.push(choice)
     if sequence.choices != 1 or not sequence.ids or sequence.params.max_tokens < 1:
         fail(state, choice, InvalidRequest("one choice, a prompt and at least one token to generate are needed"), now_s)
+    return choice
 
 
 def fit_to_cell(state: State, choice: Choice) -> bool:
@@ -119,27 +121,13 @@ def forget(state: State, choice: Choice, reason: Reason, now_s: float) -> None:
         _withdraw(state, choice)
 
 
-def lose_worker(state: State, worker: WorkerBook, error: HeadraceError, now_s: float) -> None:
-    """Give a worker up. What it ran ends now; its blocks stay untouchable until its process is known to be gone."""
-    worker.is_lost = True
-    leaving = [choice for choice, _ in worker.leaving.values() if choice.phase is Phase.ENDED]
-    unlogged = [choice for choice in leaving if choice.generated < choice.total]
-    for choice in [*worker.residents.values(), *unlogged]:
-        fail(state, choice, error, now_s)
-
-
-def worker_gone(state: State, worker: WorkerBook) -> None:
-    """Its process no longer exists: whatever it held comes back."""
-    del state.workers[worker.incarnation]
-    state.memory.pool.forget(worker.incarnation)
-    for choice, _ in worker.leaving.values():
-        residence.left(state, choice)
-
-
 def _withdraw(state: State, choice: Choice) -> None:
     """Take a choice, just closed, out of the queue or off its worker."""
-    if choice in state.queue:
-        state.queue.remove(choice)
-        del state.choices[choice.handle]
-    elif not choice.leaving:
-        residence.leave(state, choice)
+    if choice.worker:
+        if not choice.leaving:
+            residence.leave(state, choice)
+        return
+    state.queue.remove(choice)
+    state.asking.pop(choice.handle, None)
+    state.queue.wake(state.memory.release(choice))
+    del state.choices[choice.handle]

@@ -8,11 +8,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from libs.runtime.logs import get_logger
 from services.scheduler.event_log import EventLog
 from services.scheduler.events import Event
 from services.scheduler.plan import turn
 from services.scheduler.state import State
 from services.scheduler.timeouts import next_expiry_s
+
+FROZEN_S = 0.5  # an alarm that goes off later than this was not delayed by work
+
+logger = get_logger("scheduler")
 
 Carriers = Mapping[type, Callable[[Any], None]]  # command class → who carries it out, without waiting
 
@@ -26,6 +31,10 @@ class Clock:
     def now_s(self) -> float:
         return self._offset_s + time.monotonic()
 
+    def set_back(self, seconds: float) -> None:
+        """This process was frozen for so long: what others were to say meanwhile waits to be read."""
+        self._offset_s -= seconds
+
 
 class Loop:
     """Events may be posted before `run`; they wait for it."""
@@ -35,6 +44,7 @@ class Loop:
         self._events: list[Event] = []
         self._wake = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
+        self._due_s = float("inf")  # when the alarm goes off
 
     def post(self, event: Event) -> None:
         """Have it taken in soon, in the order of posting."""
@@ -58,16 +68,25 @@ class Loop:
 
     def _turn(self, state: State, log: EventLog, carriers: Carriers) -> None:
         events, self._events = tuple(self._events), []
-        now_s = self._clock.now_s()
+        now_s = self._now_s()
         log.append(now_s, events)
         for command in turn(state, events, now_s):
             carriers[type(command)](command)
+
+    def _now_s(self) -> float:
+        """The time. Much later than the alarm should have gone off means that nothing ran here: that does not count."""
+        late_s = self._clock.now_s() - self._due_s
+        if late_s > FROZEN_S:
+            logger.warning("was_frozen", seconds=round(late_s, 1))
+            self._clock.set_back(late_s)
+        return self._clock.now_s()
 
     def _set_alarm(self, state: State) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
         expiry_s = next_expiry_s(state)
+        self._due_s = float("inf") if expiry_s is None else max(expiry_s, self._clock.now_s())
         if expiry_s is not None:
             delay_s = max(0.0, expiry_s - self._clock.now_s())
             self._alarm = asyncio.get_running_loop().call_later(delay_s, self._wake.set)

@@ -7,6 +7,9 @@ from libs.contracts.messages import BlockCopy
 from services.scheduler.block_pool import BlockPool, Named
 from services.scheduler.choice import Choice
 from services.scheduler.prefix import Hit, Node, PrefixTree
+from services.scheduler.tail import Tail
+
+NEVER = 1 << 62  # the version at which a lost worker stops to use what its orders named: only its end counts
 
 
 class Memory:
@@ -29,7 +32,12 @@ class Memory:
         return blocks_for(tokens, self.block_tokens)
 
     def match(self, choice: Choice) -> Hit:
-        """What of its known ids is cached. Without a tail where the copy's source would be a block too many."""
+        """What of its known ids is cached. Without a tail where the copy's source would be a block too many.
+
+        One that kept blocks goes on from those.
+        """
+        if choice.keeps_blocks:
+            return Hit((), None, None)
         hit = self.tree.match(choice.sequence.tenant, choice.ids)
         if hit.tail is not None and len(choice.ids) // self.block_tokens + 2 > self.pool.total_blocks:
             return replace(hit, tail=None)
@@ -56,16 +64,35 @@ class Memory:
             for node in reversed(_shared(hit)):
                 self.give_back(node.block, {})
             return False
-        choice.path = list(hit.path)
-        choice.table = [node.block for node in hit.path] + self.pool.take(fresh_blocks)
-        choice.cursor = len(hit.path) * self.block_tokens
-        if hit.tail is not None:
-            choice.copy = BlockCopy(hit.tail.block, choice.table[len(hit.path)], self.block_tokens - 1)
-            choice.cursor += self.block_tokens - 1
-        for index in range(len(choice.path), len(choice.ids) // self.block_tokens):
-            if not self._extend(choice, index, owner=choice.handle):
-                break
+        choice.path += hit.path
+        choice.table += [node.block for node in hit.path]
+        whole = len(choice.table)
+        choice.table += self.pool.take(fresh_blocks)
+        choice.cursor = whole * self.block_tokens
+        tail = choice.tail if hit.tail is None else Tail(hit.tail.block, self.block_tokens - 1)
+        if tail is not None:
+            choice.copy, choice.tail = BlockCopy(tail.block, choice.table[whole], tail.tokens), None
+            choice.cursor += tail.tokens
+        if len(choice.path) == whole:  # else what follows is its own alone
+            self._announce(choice)
         return True
+
+    def part(self, choice: Choice, incarnation: str) -> list[int]:
+        """Part a choice from a lost worker: it keeps what is committed. Returns handles that waited for its prefixes.
+
+        Whole committed blocks stay its table; of a partial one it keeps the committed tokens, to be copied. The other
+        blocks, which the worker may still write, are freeing until it is gone.
+        """
+        choice.named[incarnation] = NEVER
+        kept, choice.tail = self._committed(choice)
+        woken: list[int] = []
+        for node in reversed(choice.path[kept:]):
+            woken += self.tree.drop(node)
+        for block in reversed(choice.table[kept:]):
+            self.give_back(block, choice.named)
+        del choice.path[kept:], choice.table[kept:]
+        choice.cursor = kept * self.block_tokens
+        return woken
 
     def grant(self, choice: Choice, blocks: int) -> list[int]:
         """Append free blocks to a table; callers made room."""
@@ -95,6 +122,9 @@ class Memory:
         """
         woken: list[int] = []
         self.copied(choice)
+        if choice.tail is not None:
+            self.give_back(choice.tail.block, choice.named)
+            choice.tail = None
         for node in reversed(choice.path):
             if node.owner == choice.handle:
                 woken += self.tree.drop(node)
@@ -129,6 +159,26 @@ class Memory:
     def _share(self, node: Node) -> None:
         self.pool.reference(node.block)
         self.tree.wake(node)
+
+    def _committed(self, choice: Choice) -> tuple[int, Tail | None]:
+        """How many blocks of a table are committed, and the tail behind them, referenced for the choice.
+
+        A copy that was not reported may not have been made: its source still has the tail.
+        """
+        if choice.copy is not None:
+            copy, choice.copy = choice.copy, None
+            return choice.table.index(copy.target), Tail(copy.source, copy.tokens)
+        kept, tokens = divmod(choice.cursor, self.block_tokens)
+        if not tokens:
+            return kept, None
+        self.pool.reference(choice.table[kept])
+        return kept, Tail(choice.table[kept], tokens)
+
+    def _announce(self, choice: Choice) -> None:
+        """Blocks that its known ids will fill become pending nodes."""
+        for index in range(len(choice.path), len(choice.ids) // self.block_tokens):
+            if not self._extend(choice, index, owner=choice.handle):
+                return
 
     def _extend(self, choice: Choice, index: int, *, owner: int) -> bool:
         tokens = self.tree.tokens_of(choice.ids, index)

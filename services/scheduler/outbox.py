@@ -1,16 +1,30 @@
-"""What others have to answer: ends told to gateways, kills asked of hosts. Each is repeated until it is."""
+"""What others have to answer: ends told to gateways and logs asked of them, kills and lists asked of hosts.
+
+Each is repeated until it is answered.
+"""
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from libs.contracts import codec, flow
 from libs.contracts.errors import MalformedMessage, Unavailable
-from libs.contracts.messages import Gone, Kill, Known
+from libs.contracts.messages import Gone, Incarnations, Kill, Known, ListIncarnations, Logs, RequestLog
 from libs.runtime.bus import Bus
 from libs.runtime.logs import get_logger
 from services.scheduler.background import Background
-from services.scheduler.events import AckRequest, Answered, Event, KillWorker, Tell
+from services.scheduler.events import (
+    AckRequest,
+    Answered,
+    Ask,
+    AskHost,
+    DeadLetter,
+    Event,
+    KillWorker,
+    Listed,
+    Logged,
+    Tell,
+)
 
 ANSWER_TIMEOUT_S = 1.0
 KILL_TIMEOUT_S = 5.0
@@ -28,8 +42,24 @@ class Outbox:
         self._telling: dict[str, list[asyncio.Task[None]]] = {}
 
     def tell(self, command: Tell) -> None:
-        task = self._background.spawn(self._tell(command))
-        self._telling.setdefault(command.message.request_id, []).append(task)
+        self._repeat(command.message.request_id, self._tell(command))
+
+    def ask(self, command: Ask) -> None:
+        self._repeat(command.request_id, self._ask_log(command))
+
+    def ask_host(self, command: AskHost) -> None:
+        self._background.spawn(self._list(command))
+
+    def dead_letter(self, command: DeadLetter) -> None:
+        """For an operator; the prompt stays out of logs."""
+        log.error(
+            "dead_letter",
+            request_id=command.request_id,
+            tenant=command.tenant,
+            deaths=command.deaths,
+            prompt_tokens=command.prompt_tokens,
+            generated_tokens=command.generated_tokens,
+        )
 
     def forget(self, command: AckRequest) -> None:
         """Stop telling about this request."""
@@ -40,18 +70,32 @@ class Outbox:
         log.warning("worker_lost", incarnation=command.incarnation, host=command.host)
         self._background.spawn(self._kill(command))
 
+    def _repeat(self, request_id: str, work: Coroutine[Any, Any, None]) -> None:
+        self._telling.setdefault(request_id, []).append(self._background.spawn(work))
+
     async def _tell(self, command: Tell) -> None:
         payload = codec.encode_in("RepliesMessage", command.message)
-        answer = await self._ask(
+        answer = await self._until_answered(
             flow.replies_subject(command.gateway), payload, lambda reply: codec.decode(Known, reply), ANSWER_TIMEOUT_S
         )
         self._post(Answered(command.message.request_id, answer.live))
 
     async def _kill(self, command: KillWorker) -> None:
         payload = codec.encode_in("HostMessage", Kill(command.incarnation))
-        self._post(await self._ask(flow.host_subject(command.host), payload, _gone, KILL_TIMEOUT_S))
+        self._post(await self._until_answered(flow.host_subject(command.host), payload, _gone, KILL_TIMEOUT_S))
 
-    async def _ask(self, subject: str, payload: bytes, parse: Callable[[bytes], T], timeout_s: float) -> T:
+    async def _ask_log(self, command: Ask) -> None:
+        payload = codec.encode_in("RepliesMessage", command.message)
+        subject = flow.replies_subject(command.gateway)
+        self._post(Logged(await self._until_answered(subject, payload, _log_of(command.request_id), ANSWER_TIMEOUT_S)))
+
+    async def _list(self, command: AskHost) -> None:
+        payload = codec.encode_in("HostMessage", ListIncarnations())
+        subject = flow.host_subject(command.host)
+        listed = await self._until_answered(subject, payload, _incarnations, ANSWER_TIMEOUT_S)
+        self._post(Listed(command.host, listed.incarnations))
+
+    async def _until_answered(self, subject: str, payload: bytes, parse: Callable[[bytes], T], timeout_s: float) -> T:
         """The first answer that makes sense, however long it takes."""
         pause_s = FIRST_PAUSE_S
         while True:
@@ -68,3 +112,20 @@ def _gone(reply: bytes) -> Gone:
     if not isinstance(message, Gone):
         raise MalformedMessage("a Kill is answered by Gone")
     return message
+
+
+def _incarnations(reply: bytes) -> Incarnations:
+    message = codec.decode_in("HostReply", reply)
+    if not isinstance(message, Incarnations):
+        raise MalformedMessage("a ListIncarnations is answered by Incarnations")
+    return message
+
+
+def _log_of(request_id: str) -> Callable[[bytes], RequestLog]:
+    def parse(reply: bytes) -> RequestLog:
+        for log_ in codec.decode(Logs, reply).requests:
+            if log_.request_id == request_id:
+                return log_
+        raise MalformedMessage("an answer about other requests")
+
+    return parse

@@ -5,6 +5,8 @@ Hybrid: in the decode worker's own batches. Disaggregated: by a prefill worker t
 
 from dataclasses import dataclass
 
+from services.scheduler.choice import Choice
+from services.scheduler.poison import runs_alone
 from services.scheduler.state import AUTO, DECODE, DISAGGREGATED, HYBRID, PREFILL, Policy, State
 from services.scheduler.worker_book import WorkerBook
 
@@ -17,11 +19,20 @@ class Place:
     decode: WorkerBook
 
 
-def place(state: State, compute_tokens: int) -> Place | None:
-    """Both ends for a prompt with `compute_tokens` left to compute, or None when one end has no worker.
+def place(state: State, choice: Choice, cached_blocks: int) -> Place | None:
+    """Both ends for a choice of which so many blocks are cached, or None when one end has no worker.
 
     The decode end is chosen now although it starts later: KV computed with nowhere to decode would only hold memory.
+    A choice with almost all of its KV goes on where it decodes.
     """
+    if runs_alone(choice):
+        idle = next((worker for worker in _ready(state, DECODE) if not worker.load), None)
+        return None if idle is None else Place(idle, idle)
+    compute_tokens = len(choice.ids) - cached_blocks * state.memory.block_tokens
+    if choice.keeps_blocks and choice.generated:
+        compute_tokens -= len(choice.table) * state.memory.block_tokens
+        if compute_tokens <= state.memory.block_tokens and (decode := least_loaded_decoder(state)) is not None:
+            return Place(decode, decode)
     decode = least_loaded_decoder(state)
     if decode is None:
         return None
@@ -51,5 +62,5 @@ def _ready(state: State, role: str) -> list[WorkerBook]:
     return [
         worker
         for worker in state.workers.values()
-        if worker.role == role and worker.is_ready and worker.load < worker.max_batch_tokens
+        if worker.role == role and worker.is_ready and not worker.isolates and worker.load < worker.max_batch_tokens
     ]

@@ -29,16 +29,16 @@ def decide(state: State, now_s: float) -> list[Command]:
     grant_blocks(state, now_s)
     admit(state, now_s)
     for worker in state.workers.values():
-        _send_orders(state, worker)
+        _send_orders(state, worker, now_s)
     _update_index(state)
     return state.take_commands()
 
 
-def _send_orders(state: State, worker: WorkerBook) -> None:
+def _send_orders(state: State, worker: WorkerBook, now_s: float) -> None:
     """Up to two versions ahead: during a long prompt the next chunk is there when a step ends."""
     while worker.may_send:
         plan_chunks(worker, state.policy)
-        order = worker.take_delta(state.term)
+        order = worker.take_delta(state.term, now_s)
         if order is None:
             break
         delta, added = order

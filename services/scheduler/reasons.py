@@ -10,6 +10,9 @@ class Reason(StrEnum):
     NO_BLOCKS = "no_blocks"
     PENDING_PREFIX = "pending_prefix"  # another request is computing the same prefix
     PREEMPTED_RECOMPUTE = "preempted_recompute"  # its blocks went to an older one; they are computed again
+    WORKER_LOST = "worker_lost"  # its worker was lost, or an older term had it: its gateway is being asked
+    UNKNOWN_WORKERS = "unknown_workers"  # workers of an older term may still write to the pool
+    SUSPECTED = "suspected"  # two workers died while they computed it: it waits for one of its own
     ADMITTED = "admitted"
     HANDED_OVER = "handed_over"
     DECODING = "decoding"
@@ -28,5 +31,8 @@ WAITS = frozenset(
         Reason.NO_BLOCKS,
         Reason.PENDING_PREFIX,
         Reason.PREEMPTED_RECOMPUTE,
+        Reason.WORKER_LOST,
+        Reason.UNKNOWN_WORKERS,
+        Reason.SUSPECTED,
     }
 )

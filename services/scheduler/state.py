@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from libs.contracts.messages import Hello
+from libs.contracts.messages import HeldSequence, Hello
 from services.scheduler.choice import Choice
 from services.scheduler.events import Command
 from services.scheduler.memory import Memory
@@ -63,6 +63,15 @@ class Gateway:
     request_ids: set[str] = field(default_factory=set)
 
 
+@dataclass(slots=True)
+class Roll:
+    """A host's workers, of which a new term has to know that they obey it or are gone."""
+
+    listed_s: float | None = None  # when the host answered; None before
+    unheard: set[str] = field(default_factory=set)  # incarnations listed there that have not said Hello
+    is_killing: bool = False  # those that are still unheard
+
+
 class State:
     """`requests` are those some gateway may still ask about; `choices` those that wait, run, or whose blocks are not
     back yet. A choice leaves each when its reason to be there ends.
@@ -78,6 +87,9 @@ class State:
         self.requests: dict[str, Choice] = {}
         self.choices: dict[int, Choice] = {}
         self.queue = WaitQueue()
+        self.asking: dict[int, Choice] = {}  # their gateways are asked for their logs
+        self.rolls: dict[str, Roll] = {}  # by host
+        self.inherited: dict[str, HeldSequence] = {}  # request → what a worker of an older term said of it
         self.running: dict[int, Choice] = {}  # in some worker's order and not leaving it
         self.needy: dict[int, Choice] = {}  # running, and soon out of granted blocks
         self.cancelled: dict[str, float] = {}  # cancelled before they came: request id → deadline
@@ -89,6 +101,11 @@ class State:
     def next_handle(self) -> int:
         self._last_handle += 1
         return self._last_handle
+
+    def obeying(self, incarnation: str, term: int) -> WorkerBook | None:
+        """The worker whose word in this term counts: one that is not given up."""
+        worker = self.workers.get(incarnation)
+        return None if worker is None or worker.is_lost or term != self.term else worker
 
     def take_commands(self) -> list[Command]:
         commands, self.commands = self.commands, []

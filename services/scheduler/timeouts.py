@@ -1,17 +1,14 @@
-"""What ends because time has passed: deadlines, gateways that fell silent, workers whose link stayed closed."""
+"""What ends because time has passed: deadlines, gateways and workers that fell silent, questions unanswered."""
 
 import heapq
 from collections.abc import Iterator
 
 from libs.contracts import flow
-from libs.contracts.errors import DeadlineExceeded, WorkerLost
-from services.scheduler import lifecycle
+from libs.contracts.errors import DeadlineExceeded
+from services.scheduler import lifecycle, liveness, recovery, roll_call
 from services.scheduler.choice import Phase
-from services.scheduler.events import KillWorker
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
-
-LINK_CLOSED_S = 1.0
 
 
 def expire(state: State, now_s: float) -> None:
@@ -21,10 +18,10 @@ def expire(state: State, now_s: float) -> None:
         for request_id in sorted(gateway.request_ids):
             lifecycle.forget(state, state.requests[request_id], Reason.GATEWAY_SILENT, now_s)
     for worker in state.workers.values():
-        if worker.closed_s is not None and not worker.is_lost and worker.closed_s + LINK_CLOSED_S <= now_s:
-            state.counts["worker_lost"] += 1
-            state.commands.append(KillWorker(worker.host, worker.incarnation))
-            lifecycle.lose_worker(state, worker, WorkerLost("its worker was lost"), now_s)
+        if liveness.is_dead(state, worker, now_s):
+            recovery.lose_worker(state, worker, now_s)
+    recovery.resume_unanswered(state, now_s)
+    roll_call.expire(state, now_s)
 
 
 def next_expiry_s(state: State) -> float | None:
@@ -40,8 +37,14 @@ def _expiries(state: State) -> Iterator[float]:
     for gateway in state.gateways.values():
         yield _silent_s(gateway.heard_s)
     for worker in state.workers.values():
-        if worker.closed_s is not None and not worker.is_lost:
-            yield worker.closed_s + LINK_CLOSED_S
+        if (suspicious_s := liveness.suspicious_s(worker)) is not None:
+            yield suspicious_s
+    for choice in state.asking.values():
+        if choice.answer_by_s is not None:
+            yield choice.answer_by_s
+    for roll in state.rolls.values():
+        if (due_s := roll_call.due_s(roll)) is not None:
+            yield due_s
 
 
 def _silent_s(heard_s: float) -> float:

@@ -17,7 +17,9 @@ def preempt_for(state: State, now_s: float) -> None:
 
     It waits in its old place of the queue with all its tokens; its committed blocks stay cached as long as they can.
     """
-    if state.memory.pool.freeing or any(worker.leaving for worker in state.workers.values()):
+    if give_way(state) or state.memory.pool.freeing:
+        return
+    if any(worker.leaving for worker in state.workers.values()):
         return
     victim = youngest(state)
     if victim is None:
@@ -26,3 +28,15 @@ def preempt_for(state: State, now_s: float) -> None:
     victim.explain(Reason.PREEMPTED_RECOMPUTE, now_s)
     state.counts["preempted_recompute"] += 1
     residence.leave(state, victim)
+
+
+def give_way(state: State, older: Choice | None = None) -> bool:
+    """Have the youngest choice that keeps blocks without running give them up; only a younger one than `older`."""
+    keeping = [choice for choice in state.choices.values() if choice.keeps_blocks and not choice.worker]
+    giver = max(keeping, key=rank, default=None)
+    if giver is None or (older is not None and rank(giver) <= rank(older)):
+        return False
+    state.queue.wake(state.memory.release(giver))
+    giver.needs_blocks = 0
+    state.counts["kept_blocks_given_up"] += 1
+    return True

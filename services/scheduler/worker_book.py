@@ -39,7 +39,7 @@ class Planned:
 
 
 class WorkerBook:
-    def __init__(self, hello: Hello) -> None:
+    def __init__(self, hello: Hello, now_s: float) -> None:
         self.name = hello.worker
         self.role = hello.role
         self.incarnation = hello.incarnation
@@ -48,7 +48,9 @@ class WorkerBook:
         self._first_version = hello.version + 1
         self._came_with_work = bool(hello.residents)
         self.closed_s: float | None = None  # since when its link is closed
+        self.heard_s = now_s  # of its last word, or when it got something to do
         self.is_lost = False  # given up; awaiting its end
+        self.isolates = 0  # handle of the one choice that may run here; 0 while anybody may
         self.began = hello.version
         self.last_step = 0
         self.fit = StepTimeFit()
@@ -77,6 +79,17 @@ class WorkerBook:
     def has_foreign_work(self) -> bool:
         """It may still write where an older term let it, until it begins our first version."""
         return self._came_with_work and self.began < self._first_version
+
+    @property
+    def has_untaken(self) -> bool:
+        """A version is on its way, or waits there for the end of a step."""
+        return self.began < self._order.version
+
+    @property
+    def step_s(self) -> float:
+        """How long the longest step it may be in should take."""
+        tokens = self.decoding_rows + sum(planned.tokens for planned in self._planned)
+        return self.fit.predict_s(tokens, len(self.residents))
 
     @property
     def may_send(self) -> bool:
@@ -132,6 +145,8 @@ class WorkerBook:
         """Take it out of the order. Returns the version that does; 0 when no version ever named it."""
         handle = choice.handle
         del self.residents[handle]
+        if self.isolates == handle:
+            self.isolates = 0
         self.prefilling.pop(handle, None)
         self._pending.grants.pop(handle, None)
         if self._pending.added.pop(handle, None) is not None:
@@ -139,9 +154,25 @@ class WorkerBook:
         self._pending.removed.append(handle)
         return self.next_version
 
+    def may_compute(self, choice: Choice, slots_left: int) -> bool:
+        """Whether a step may have begun with this resident in it."""
+        if choice.handle in self._pending.added or self._unbegun.get(choice.handle, 0) > self.began:
+            return False
+        return choice.chunked > 0 or (len(choice.ids) - choice.cursor == 1 and slots_left > 0)
+
+    def give_up(self) -> list[Choice]:
+        """It is lost: nothing that it says counts any more. Returns all that it held or was about to, oldest first."""
+        self.is_lost, self.isolates = True, 0
+        held = self.residents | {handle: choice for handle, (choice, _) in self.leaving.items()}
+        self.residents, self.prefilling, self.leaving = {}, {}, {}
+        self._pending, self._copying = Pending(), {}
+        self._planned.clear()
+        self.reserved.clear()
+        return [held[handle] for handle in sorted(held)]
+
     # What goes out
 
-    def take_delta(self, term: int) -> tuple[Delta, tuple[Choice, ...]] | None:
+    def take_delta(self, term: int, now_s: float) -> tuple[Delta, tuple[Choice, ...]] | None:
         """The next version and whom it adds, or None when nothing changes or the worker has enough versions."""
         pending = self._pending
         if not pending or not self.may_send:
@@ -156,6 +187,8 @@ class WorkerBook:
             copies=tuple(choice.copy for choice in added if choice.copy is not None),
             chunks=tuple(pending.chunks),
         )
+        if not self.has_untaken:
+            self.heard_s = now_s  # what it has to do begins now
         self._order.apply(delta)
         for choice in added:
             self._unbegun[choice.handle] = delta.version

@@ -1,29 +1,34 @@
 """A worker without a process: the real standing order and residents over the fake engine, stepped by hand.
 
-Its steps take `step_s` of the test's own time. What it would send on its link comes back from `boundary`.
+Its steps take `step_s` of the test's own time. What it would send on its link comes back from `boundary`. Residents
+of which `garbles` is true have wrong ids written into their blocks: nobody may read what a fenced attempt writes.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 from libs.contracts.messages import (
     Ack,
+    Began,
     Delta,
     FencedOff,
     Hello,
+    Resident,
     Resync,
     RowResult,
     SchedulerMessage,
     Snapshot,
     StepResult,
-    WorkerReport,
 )
-from libs.engine.rows import Sampled, StepRow
-from libs.engine.worker.residents import Residents, Taken
+from libs.engine.rows import Sampled
+from libs.engine.worker.residents import Residents, Step, Taken
 from libs.engine.worker.unacked import Unacked
 from tests.fakes.engine import EOS_IDS, MODEL_DIGEST, NUMERICS_CLASS, FakeEngine, FakePool
 
 MAX_MODEL_LEN = 4096
+
+Word = Hello | Began | StepResult | Resync  # on its link; here nothing travels in bundles
 
 
 class FakeWorker:
@@ -42,6 +47,8 @@ class FakeWorker:
         self.engine = FakeEngine(pool, nan_ids=nan_ids)
         self.step_s = 0.02
         self.link_up = False
+        self.garbles: Callable[[Resident], bool] = lambda resident: False
+        self.on_frame: Callable[[Resident, RowResult], object] = lambda resident, row: None
         self.fenced = ""
         self.steps = 0
         self.versions: list[int] = []  # as begun
@@ -81,7 +88,7 @@ class FakeWorker:
     def unacked_steps(self) -> int:
         return len(self._unacked)
 
-    def attach(self) -> list[WorkerReport]:
+    def attach(self) -> list[Word]:
         """A new link: Hello, then what was never acknowledged."""
         self.link_up = True
         self._inbox.clear()
@@ -100,11 +107,11 @@ class FakeWorker:
             case Snapshot() | Delta():
                 self._inbox.append(message)
 
-    def boundary(self) -> list[WorkerReport]:
+    def boundary(self) -> list[Word]:
         """Take one version if there is one, then step if anything may advance; [] when parked."""
         while self._inbox:
             self.residents.offer(self._inbox.popleft())
-        sent: list[WorkerReport] = []
+        sent: list[Word] = []
         taken = self.residents.take_version(self._now_ns)
         if isinstance(taken, Taken):
             sent.append(taken.began)
@@ -123,16 +130,21 @@ class FakeWorker:
         step = self.residents.rows_for_step(self._now_ns)
         if step is None:
             return None
-        samples = self._sample(step.rows)
+        samples = self._sample(step)
         started_ns, self._now_ns = self._now_ns, self._now_ns + int(self.step_s * 1e9)
         report = self.residents.absorb(step, samples, started_ns=started_ns, ended_ns=self._now_ns)
         self.steps += 1
         self._unacked.keep(report.result)
         for resident, row in zip(report.residents, report.result.rows, strict=True):
             self._frame(resident.request_id, row)
+            self.on_frame(resident, row)
         return report.result
 
-    def _sample(self, rows: Sequence[StepRow]) -> list[Sampled | None]:
+    def _sample(self, step: Step) -> list[Sampled | None]:
+        rows = [
+            replace(row, token_ids=[token ^ 1 for token in row.token_ids]) if self.garbles(held.resident) else row
+            for row, held in zip(step.rows, step.held, strict=True)
+        ]
         return self.engine.step(rows) if rows else []
 
     def _frame(self, request_id: str, row: RowResult) -> None:

@@ -52,9 +52,6 @@ class CellLeader:
                     return record
             await changed.wait()
 
-    async def changes(self) -> None:
-        await self._directory.changed.wait()
-
 
 class SchedulerLink:
     """One at a time; `send` and `report` never wait, and work whether or not a scheduler is there."""
@@ -89,7 +86,7 @@ class SchedulerLink:
                 log.warning("link_lost", scheduler=record.scheduler, term=record.term, reason=error.message)
             finally:
                 self._detach()
-            await self._pause(failures)
+            await self._pause(record.term, failures)
 
     def send(self, message: Began | Resync) -> None:
         """Tell the scheduler, if there is one: a later one learns it from Hello."""
@@ -172,12 +169,15 @@ class SchedulerLink:
         newer = await self._leader.of_term(record.term + 1)
         raise LinkLost(f"term {newer.term} leads the cell")
 
-    async def _pause(self, failures: int) -> None:
-        """Before dialling again: short at first, for a link closed for a second is a worker's death."""
+    async def _pause(self, term: int, failures: int) -> None:
+        """Before dialling again: short at first, for a link closed for a second is a worker's death.
+
+        A newer leader ends it at once, also one that came while we still dialled: it ends whom it does not hear of.
+        """
         pause_s = random.uniform(0.5, 1) * min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures, 10))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
-                await self._leader.changes()
+                await self._leader.of_term(term + 1)
 
 
 async def _first_of(*parts: Awaitable[None]) -> None:

@@ -30,11 +30,16 @@ from services.scheduler.events import (
     AckRequest,
     Answered,
     Arrived,
+    Ask,
     Asked,
+    AskHost,
     Command,
+    DeadLetter,
     Event,
     KillWorker,
     LinkClosed,
+    Listed,
+    Logged,
     OpenCell,
     Ordered,
     Refuse,
@@ -47,6 +52,7 @@ from services.scheduler.plan import turn
 from services.scheduler.state import DECODE, PREFILL, Policy, State
 from tests.fakes.engine import FakePool
 from tests.fakes.worker import FakeWorker
+from tests.unit.scheduler.gateway import FakeGateway
 
 START_S = 1_000.0
 GATEWAY = "gateway-1"
@@ -82,13 +88,21 @@ class Cell:
         self.replies: list[Done | Resent | CellStatus] = []
         self.turns: list[Turn] = []
         self.commands: list[list[Command]] = []
-        self.answers_failures = True
+        self.gateway = FakeGateway()
+        self.gateway_answers = True
+        self.host_answers = True
+        self.asks: list[Ask] = []  # not yet answered
+        self.host_asks: list[AskHost] = []  # likewise
+        self.dead_letters: list[DeadLetter] = []
         self.lose: Callable[[Send], bool] = lambda send: False
         self._carriers: dict[type, Callable[..., object]] = {
             Send: self._send,
             Tell: lambda tell: self.told.append(tell.message),
             AckRequest: lambda ack: self.acked.append(ack.request_id),
             Ordered: lambda told: self.ordered.setdefault(told.request_id, dict(told.waited_s)),
+            Ask: self.asks.append,
+            AskHost: self.host_asks.append,
+            DeadLetter: self.dead_letters.append,
             KillWorker: self.killed.append,
             Refuse: self.refused.append,
             OpenCell: self.opened.append,
@@ -106,6 +120,16 @@ class Cell:
         self.commands.append(commands)
         for command in commands:
             self._carriers[type(command)](command)
+        while self.asks and self.gateway_answers:
+            self.answer_ask()
+        while self.host_asks and self.host_answers:
+            self.turn(Listed(self.host_asks.pop(0).host, tuple(self.workers)))
+
+    def answer_ask(self, number: int = 0) -> None:
+        """The gateway hears of a raised epoch, or a new term, and says what it holds."""
+        ask = self.asks.pop(number)
+        for log in self.gateway.answer(ask.message):
+            self.turn(Logged(log))
 
     def pass_s(self, seconds: float) -> None:
         self.now_s += seconds
@@ -125,6 +149,7 @@ class Cell:
         return worker
 
     def attach(self, worker: FakeWorker) -> None:
+        worker.on_frame = self.gateway.frame
         for message in worker.attach():
             self.turn(message)
 
@@ -133,11 +158,16 @@ class Cell:
         self.turn(LinkClosed(worker.incarnation))
 
     def die(self, worker: FakeWorker) -> None:
-        """Its link closes, the core gives it up, its host confirms the end."""
+        """Its link closes, its host says that its process has ended."""
         self.close_link(worker)
         del self.workers[worker.incarnation]
-        self.pass_while_alive(1.0)
         self.turn(Gone(worker.incarnation))
+
+    def replace(self, worker: FakeWorker) -> FakeWorker:
+        """It dies, and another life of it begins."""
+        self.die(worker)
+        lives = 1 + int(worker.name.partition("+")[2] or 0)
+        return self.add_worker(f"{worker.name.partition('+')[0]}+{lives}", worker.identity.role)
 
     def submit(self, request_id: str, ids: Sequence[int], sampling: SamplingParams | None = None, **more: Any) -> None:
         self.turn(self.arrival(request_id, ids, sampling, **more))
@@ -152,8 +182,10 @@ class Cell:
         tenant: str = "t",
         deadline_s: float = 600.0,
         choices: int = 1,
+        is_older: bool = False,
     ) -> Arrived:
         """The event of `submit`, to be taken in with others."""
+        self.gateway.open(request_id)
         sequence = messages.Sequence(
             request_id=request_id,
             epoch=1,
@@ -169,17 +201,20 @@ class Cell:
             choices=choices,
             deadline_unix_ms=int((self.now_s + deadline_s) * 1000),
         )
-        return Arrived(sequence, f"trace-of-{request_id}")
+        return Arrived(sequence, f"trace-of-{request_id}", is_older)
 
     def ask(self, message: ControlMessage) -> Done | Resent | CellStatus:
         self.turn(Asked(len(self.replies), message))
         return self.replies[-1]
 
     def cancel(self, request_id: str, *, deadline_s: float = 600.0) -> bool:
+        self.gateway.close(request_id)
         return self._done(Cancel(request_id, int((self.now_s + deadline_s) * 1000)))
 
     def deliver(self, request_id: str) -> bool:
-        return self._done(Delivered(request_id, (len(self.log(request_id)),)))
+        totals = (len(self.log(request_id)),)
+        self.gateway.close(request_id)
+        return self._done(Delivered(request_id, totals))
 
     def stop_at(self, request_id: str, position: int) -> bool:
         return self._done(StopAt(request_id, 0, position))

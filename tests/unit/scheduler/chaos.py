@@ -3,18 +3,19 @@
 from collections import deque
 from collections.abc import Callable
 
-from libs.contracts.messages import Alive, Delta, Gone, SamplingParams, WorkerReport
+from libs.contracts.messages import Alive, Delta, Gone, SamplingParams
 from services.scheduler.choice import Phase
 from services.scheduler.events import LinkClosed, Send
 from services.scheduler.state import DECODE, PREFILL
 from tests.fakes.engine import expected
-from tests.fakes.worker import FakeWorker
+from tests.fakes.worker import FakeWorker, Word
 from tests.unit.scheduler.cell import GATEWAY, Cell, params, prompt
 
 # Lengths around block ends; the two first ids decide which prompts share prefixes.
 PROMPTS = tuple(prompt(tokens, first) for first in (100, 500) for tokens in (5, 16, 31, 32, 33, 48, 90))
 SAMPLINGS = (params(1), params(2), params(9), params(40), params(40, ignore_eos=False), params(6, logprobs=0))
 REQUESTS_MAX = 24
+WORKERS_MAX = 5
 
 
 class Chaos(Cell):
@@ -23,9 +24,11 @@ class Chaos(Cell):
     def __init__(self, *, blocks: int, role: str, prefillers: int, decoders: int, step_s: float) -> None:
         super().__init__(blocks=blocks, role=role, max_chunk_tokens=32, max_running=6)
         self.down: dict[str, deque[Send]] = {}
-        self.up: dict[str, deque[WorkerReport]] = {}
+        self.up: dict[str, deque[Word]] = {}
         self.submitted: dict[str, tuple[tuple[int, ...], SamplingParams]] = {}
         self.stopped: dict[str, int] = {}
+        self.frozen: set[str] = set()
+        self.gateway_answers = False
         self.lives = 0
         self.step_s = step_s
         self.roles = [PREFILL] * prefillers + [DECODE] * decoders
@@ -43,6 +46,7 @@ class Chaos(Cell):
         return worker
 
     def link(self, worker: FakeWorker) -> None:
+        worker.on_frame = self.gateway.frame
         self.down[worker.incarnation], self.up[worker.incarnation] = deque(), deque(worker.attach())
 
     def request(self, number: int) -> None:
@@ -59,8 +63,12 @@ class Chaos(Cell):
             self.submit(request_id, *self.submitted[request_id])
 
     def work(self, number: int) -> None:
+        """One that was given up may have thawed: fenced at its gateways, it writes what nobody may read."""
         worker = self._worker(number)
-        self.up[worker.incarnation].extend(worker.boundary())
+        if worker.incarnation not in self.frozen:
+            if any(kill.incarnation == worker.incarnation for kill in self.killed):
+                worker.garbles = self.gateway.is_fenced
+            self.up[worker.incarnation].extend(worker.boundary())
 
     def hear(self, number: int) -> None:
         """One message of a worker arrives."""
@@ -88,22 +96,54 @@ class Chaos(Cell):
         self.link(worker)
 
     def kill(self, number: int) -> None:
-        """A worker's link closes and stays closed: its host ends it, and another takes its place.
-
-        So it goes for every other worker whose new link has not been heard of in time.
-        """
+        """A worker's link closes and stays closed. One that nobody has heard of yet dials again."""
         worker = self._worker(number)
+        if worker.incarnation not in self.state.workers:
+            self.relink(number)
+            return
         worker.detach()
         self.up[worker.incarnation].clear()
         self.turn(LinkClosed(worker.incarnation))
         self.pass_while_alive(1.0)
-        dead = {kill.incarnation for kill in self.killed} | {worker.incarnation}
-        self.killed.clear()
-        for incarnation in sorted(dead):
+
+    def freeze(self, number: int) -> None:
+        """It does nothing until it thaws; whoever has something to do and does not report it is given up in time."""
+        self.frozen.add(self._worker(number).incarnation)
+
+    def thaw(self, number: int) -> None:
+        self.frozen.discard(self._worker(number).incarnation)
+
+    def lapse(self, number: int) -> None:
+        self.pass_while_alive((0.5, 1.0, 5.0)[number % 3])
+
+    def bury(self, number: int) -> None:
+        """A host ends one that was given up, and starts another life."""
+        if self.killed:
+            incarnation = self.killed.pop(number % len(self.killed)).incarnation
             role = self.workers.pop(incarnation).identity.role
             del self.up[incarnation], self.down[incarnation]
+            self.frozen.discard(incarnation)
             self.turn(Gone(incarnation))
             self.start(role)
+
+    def haunt(self, number: int) -> None:
+        """One freezes until it is given up, another takes over, and then both step side by side."""
+        frozen = self._worker(number)
+        self.turn(*self.up[frozen.incarnation])
+        self.up[frozen.incarnation].clear()
+        self.kill(number)
+        if len(self.workers) < WORKERS_MAX:
+            self.start(DECODE)
+        while self.asks:
+            self.reply(0)
+        for index in range(len(self.workers) * (2 + number % 12)):
+            for move in (Chaos.obey, Chaos.hear, Chaos.work, Chaos.hear, Chaos.obey):
+                move(self, index)
+
+    def reply(self, number: int) -> None:
+        """A gateway answers one question."""
+        if self.asks:
+            self.answer_ask(number % len(self.asks))
 
     def drop(self, number: int) -> None:
         if self.state.requests:
@@ -111,12 +151,14 @@ class Chaos(Cell):
 
     def stop(self, number: int) -> None:
         """The gateway finds a stop string in what was delivered to it."""
-        seen = [(request_id, max(log)) for w in self.workers.values() for request_id, log in w.delivered.items() if log]
-        running = [last for last in seen if last[0] in self.state.requests]
+        held = self.gateway.held.items()
+        running = [(name, len(log.ids) - 1) for name, log in held if log.ids and not log.end]
+        running = [last for last in running if last[0] in self.state.requests]
         if running:
             request_id, position = running[number % len(running)]
             self.stop_at(request_id, position)
             if self.choice(request_id).phase is not Phase.FAILED:
+                self.gateway.stop(request_id, position)
                 self.stopped[request_id] = min(position, self.stopped.get(request_id, position))
 
     def deliver_one(self, number: int) -> None:
@@ -132,11 +174,16 @@ class Chaos(Cell):
         if request_id in self.stopped:
             ids = ids[: self.stopped[request_id] + 1]
         log = self.log(request_id)
-        assert log == ids or (request_id in self.stopped and self.choice(request_id).leaving), request_id
+        assert log == ids or (request_id in self.stopped and log == ids[: len(log)]), request_id
+        assert tuple(self.gateway.held[request_id].ids) == ids, request_id
         self.deliver(request_id)
 
     def finish(self) -> None:
         """Let everything come to its end."""
+        self.frozen.clear()
+        while self.killed or self.asks:
+            self.bury(0)
+            self.reply(0)
         moving = True
         while moving:
             moving = False
@@ -177,4 +224,10 @@ MOVES: tuple[Callable[[Chaos, int], None], ...] = (
     Chaos.drop_order,
     Chaos.relink,
     Chaos.kill,
+    Chaos.freeze,
+    Chaos.thaw,
+    Chaos.lapse,
+    Chaos.bury,
+    Chaos.haunt,
+    Chaos.reply,
 )

@@ -1,8 +1,9 @@
-"""What surrounds the core: its loop, the queue, control requests, the outbox, links. No broker, no socket."""
+"""What surrounds the core: its loop, the queue, control requests. No broker, no socket."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,31 +16,25 @@ from libs.contracts.messages import (
     Done,
     Failed,
     Finished,
-    Gone,
-    Kill,
-    Known,
     Sequence,
+    StatusQuery,
 )
 from services.scheduler.background import Background, run_beside
 from services.scheduler.event_log import EventLog
 from services.scheduler.events import (
     AckRequest,
-    Answered,
     Arrived,
     Asked,
     Event,
-    KillWorker,
     Ordered,
     Reply,
     Tell,
 )
 from services.scheduler.intake import Intake
 from services.scheduler.loop import Clock, Loop
-from services.scheduler.outbox import Outbox
 from services.scheduler.state import Gateway, Policy, State
 from tests.fakes.bus import FakeBus
 from tests.unit.scheduler.cell import params, prompt
-from tests.unit.scheduler.rounds import rounds
 
 FINISHED = Finished("r", 1, 0, 4, "stop", 1, "c0")
 
@@ -52,6 +47,15 @@ def new_state() -> State:
     return State(Policy(cell="c0", model="m"), 1)
 
 
+async def rounds(condition: Callable[[], bool]) -> None:
+    """Let tasks run until the condition holds."""
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came true")
+
+
 @dataclass
 class StoredWork:
     """A message of a work queue."""
@@ -59,6 +63,7 @@ class StoredWork:
     payload: bytes
     traceparent: str = ""
     deliveries: int = 1
+    stored_at: datetime = field(default_factory=lambda: datetime.now(UTC) + timedelta(hours=1))
     acks: int = 0
 
     async def ack(self) -> None:
@@ -86,6 +91,9 @@ class SteppedClock(Clock):
 
     def now_s(self) -> float:
         return self.time_s
+
+    def set_back(self, seconds: float) -> None:
+        self.time_s -= seconds
 
 
 # The loop
@@ -118,6 +126,22 @@ async def test_the_loop_wakes_when_a_time_has_come() -> None:
     loop.post(Alive("g"))
     await rounds(lambda: bool(told))
     assert isinstance(told[0].message, Failed)
+    stop.set()
+    await running
+
+
+async def test_time_in_which_nothing_ran_here_does_not_count() -> None:
+    """A scheduler that was frozen must not take for silent whom it did not hear."""
+    clock, stop, taken = SteppedClock(), asyncio.Event(), list[object]()
+    loop, state = Loop(clock), new_state()
+    loop.post(Arrived(sequence(), ""))
+    running = asyncio.create_task(loop.run(state, EventLog(state.policy, 1), {Reply: taken.append}, until=stop))
+    await rounds(lambda: bool(state.requests))
+    clock.time_s += 60.0
+    loop.post(Alive("g"))
+    loop.post(Asked(1, StatusQuery()))
+    await rounds(lambda: bool(taken))
+    assert "r" in state.requests and clock.time_s == 101.0
     stop.set()
     await running
 
@@ -159,6 +183,16 @@ async def test_a_sequence_arrives_once_and_all_its_messages_are_acknowledged_tog
     assert [work.acks for work in works] == [1, 1, 1]
 
 
+async def test_a_sequence_stored_before_the_term_is_told_from_a_new_one() -> None:
+    """By the time at which the broker stored it."""
+    before = datetime.now(UTC) - timedelta(seconds=5)
+    works = [StoredWork(codec.encode(sequence("old")), stored_at=before), StoredWork(codec.encode(sequence("new")))]
+    intake, posted, _ = intake_of(QueueBus(*works), new_state())
+    with pytest.raises(Fenced):
+        await intake.pull(max_pending=7)
+    assert [event.is_older for event in posted if isinstance(event, Arrived)] == [True, False]
+
+
 async def test_a_control_request_is_answered_with_its_own_reply() -> None:
     """Whatever order the replies come in."""
     bus = FakeBus()
@@ -184,47 +218,3 @@ async def test_a_heartbeat_counts_only_while_its_gateway_has_requests() -> None:
     for gateway in ("here", "elsewhere"):
         await bus.publish(flow.ALIVE_SUBJECTS, codec.encode(Alive(gateway)))
     assert posted == [Alive("here")]
-
-
-# The outbox
-
-
-async def test_an_end_is_told_until_the_gateway_answers() -> None:
-    """Its answer says whether it still holds the request."""
-    bus, posted, background = FakeBus(), list[Event](), Background()
-    heard: list[bytes] = []
-
-    async def gateway(payload: bytes, traceparent: str) -> bytes:
-        heard.append(payload)
-        return codec.encode(Known(False))
-
-    await bus.serve(flow.replies_subject("g"), gateway)
-    Outbox(bus.as_bus(), posted.append, background).tell(Tell("g", FINISHED))
-    await background.settle(1)
-    assert posted == [Answered("r", live=False)]
-    assert codec.decode_in("RepliesMessage", heard[0]) == FINISHED
-
-
-async def test_nothing_is_told_about_an_acknowledged_request() -> None:
-    """Nobody is there to answer, so it would be repeated for ever."""
-    background = Background()
-    outbox = Outbox(FakeBus().as_bus(), lambda event: None, background)
-    outbox.tell(Tell("g", FINISHED))
-    await asyncio.sleep(0)
-    outbox.forget(AckRequest("r", "cancelled"))
-    async with asyncio.timeout(1):
-        await background.settle(10)
-
-
-async def test_a_kill_is_asked_of_the_workers_host() -> None:
-    """Its answer is the event that the worker is gone."""
-    bus, posted, background = FakeBus(), list[Event](), Background()
-
-    async def agent(payload: bytes, traceparent: str) -> bytes:
-        assert codec.decode_in("HostMessage", payload) == Kill("life")
-        return codec.encode_in("HostReply", Gone("life"))
-
-    await bus.serve(flow.host_subject("host-1"), agent)
-    Outbox(bus.as_bus(), posted.append, background).kill(KillWorker("host-1", "life"))
-    await background.settle(1)
-    assert posted == [Gone("life")]

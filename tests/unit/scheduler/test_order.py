@@ -8,7 +8,7 @@ from services.scheduler.prefix import Node
 
 def waiting(handle: int) -> Choice:
     sequence = Sequence(f"r{handle}", 1, "g", "m", "t", (1,), (), SamplingParams(), 1, 0)
-    return Choice(handle, sequence, "", [1], sequence.params, 0.0)
+    return Choice(handle, sequence, "", [1], sequence.params, 0.0, 1)
 
 
 def node() -> Node:

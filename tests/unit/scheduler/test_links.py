@@ -1,7 +1,7 @@
-"""The scheduler's end of the links: events in, orders out."""
+"""Links: sessions become events, commands go out in order. No socket."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -12,7 +12,7 @@ from libs.contracts.messages import (
     Ack,
     Finished,
     SchedulerMessage,
-    WorkerReport,
+    WorkerMessage,
 )
 from libs.runtime.link import LinkSession
 from services.scheduler.events import (
@@ -25,21 +25,29 @@ from services.scheduler.rpc import Links
 from services.scheduler.state import DECODE
 from tests.fakes.engine import FakePool
 from tests.fakes.worker import FakeWorker
-from tests.unit.scheduler.rounds import rounds
 
 FINISHED = Finished("r", 1, 0, 4, "stop", 1, "c0")
+
+
+async def rounds(condition: Callable[[], bool]) -> None:
+    """Let tasks run until the condition holds."""
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came true")
 
 
 @dataclass
 class FakeSession:
     """A worker's stream: `incoming` is what it sends, None is its end."""
 
-    incoming: asyncio.Queue[WorkerReport | None] = field(default_factory=asyncio.Queue)
+    incoming: asyncio.Queue[WorkerMessage | None] = field(default_factory=asyncio.Queue)
     sent: list[SchedulerMessage] = field(default_factory=list)
     refused: list[tuple[str, bool]] = field(default_factory=list)
     peer: str = "worker"
 
-    async def receive(self) -> AsyncIterator[WorkerReport]:
+    async def receive(self) -> AsyncIterator[WorkerMessage]:
         while (message := await self.incoming.get()) is not None:
             yield message
 

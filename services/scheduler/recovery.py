@@ -1,0 +1,142 @@
+"""Work leaves a worker that cannot confirm it, and requests of an older term are taken up: neither loses a token.
+
+In this order: the epoch is raised, the gateway is told and says what it holds, the choice goes on elsewhere from what
+is committed, the worker's process is ended, and only then its other blocks come back.
+"""
+
+from libs.contracts.errors import ExactnessViolation, Poison
+from libs.contracts.messages import EpochRaised, FencedOff, LogQuery, RequestLog
+from services.scheduler import lifecycle, poison, residence
+from services.scheduler.choice import Choice, Phase
+from services.scheduler.events import Ask, DeadLetter, KillWorker, Send
+from services.scheduler.reasons import Reason
+from services.scheduler.state import State
+from services.scheduler.worker_book import WorkerBook
+
+ANSWER_S = 1.0  # a gateway that is silent for longer is as good as dead
+
+
+def lose_worker(state: State, worker: WorkerBook, now_s: float) -> None:
+    """Give a worker up. What it ran goes on elsewhere; what it may still write stays untouched until it is gone."""
+    poison.blame(worker, state.memory.block_tokens)
+    for choice in worker.give_up():
+        _part(state, choice, worker, now_s)
+    state.counts["worker_lost"] += 1
+    state.commands.append(Send(worker.incarnation, FencedOff(state.term, "given up: no sign of progress")))
+    state.commands.append(KillWorker(worker.host, worker.incarnation))
+
+
+def worker_gone(state: State, worker: WorkerBook, now_s: float) -> None:
+    """Its process no longer exists: whatever it could write comes back."""
+    if not worker.is_lost:
+        lose_worker(state, worker, now_s)
+    del state.workers[worker.incarnation]
+    state.memory.pool.forget(worker.incarnation)
+
+
+def inquire(state: State, choice: Choice, now_s: float) -> None:
+    """A new choice may have been computed under an older term: ask its gateway before doing it again."""
+    query = LogQuery((choice.request_id,), state.term, state.policy.cell)
+    _ask(state, choice, query, now_s)
+    choice.answer_by_s = now_s + ANSWER_S
+
+
+def logged(state: State, log: RequestLog, now_s: float) -> None:
+    """A gateway has said what it holds. Without the request, or with all of it, nothing is owed any more."""
+    choice = state.requests.get(log.request_id)
+    if choice is None:
+        return
+    if not log.live:
+        lifecycle.forget(state, choice, Reason.CANCELLED, now_s)
+    elif any(held.end for held in log.choices):
+        lifecycle.forget(state, choice, Reason.DELIVERED, now_s)
+    elif choice.phase is Phase.ASKING:
+        _answered(state, choice, log, now_s)
+
+
+def resume(state: State, choice: Choice, now_s: float) -> None:
+    """It waits for a worker, from what is known of it now."""
+    del state.asking[choice.handle]
+    choice.phase, choice.answer_by_s, choice.needs_blocks = Phase.WAITING, None, 0
+    if choice.generated:
+        choice.computed = len(choice.ids) - 1
+        choice.died_at = max(choice.died_at, choice.computed)
+    state.queue.push(choice)
+
+
+def resume_unanswered(state: State, now_s: float) -> None:
+    """Whose gateway did not answer in time is generated again: the same tokens."""
+    for choice in [c for c in state.asking.values() if c.answer_by_s is not None and c.answer_by_s <= now_s]:
+        choice.epoch += 1
+        resume(state, choice, now_s)
+
+
+def inherit(state: State, choice: Choice, now_s: float) -> bool:
+    """Learn what a worker of an older term said of it in Hello. False when that contradicts what is known."""
+    held = state.inherited.pop(choice.request_id, None)
+    if held is None:
+        return True
+    choice.epoch = max(choice.epoch, held.epoch + 1)
+    generated = held.ids[choice.prompt_tokens :]
+    return _learn(state, choice, generated[:-1] if held.end else generated, now_s)
+
+
+def _part(state: State, choice: Choice, worker: WorkerBook, now_s: float) -> None:
+    state.running.pop(choice.handle, None)
+    state.needy.pop(choice.handle, None)
+    residence.unreserve(state, choice)
+    choice.worker, choice.leaving, choice.chunked = "", False, 0
+    state.queue.wake(state.memory.part(choice, worker.incarnation))
+    if not choice.is_open:
+        state.queue.wake(state.memory.release(choice))
+        del state.choices[choice.handle]
+        return
+    state.counts["moved_sequences"] += 1
+    choice.epoch += 1
+    _ask(state, choice, EpochRaised(choice.request_id, choice.epoch, state.term, state.policy.cell), now_s)
+    if poison.is_poison(choice):
+        _condemn(state, choice, now_s)
+
+
+def _condemn(state: State, choice: Choice, now_s: float) -> None:
+    letter = DeadLetter(
+        choice.request_id, choice.sequence.tenant, choice.deaths, choice.prompt_tokens, choice.generated
+    )
+    state.commands.append(letter)
+    lifecycle.fail(state, choice, Poison("workers die while they compute this request"), now_s)
+
+
+def _ask(state: State, choice: Choice, message: EpochRaised | LogQuery, now_s: float) -> None:
+    choice.phase = Phase.ASKING
+    choice.explain(Reason.WORKER_LOST, now_s)
+    state.asking[choice.handle] = choice
+    state.commands.append(Ask(choice.gateway, choice.request_id, message))
+
+
+def _answered(state: State, choice: Choice, log: RequestLog, now_s: float) -> None:
+    """Go on above both epochs. An answer to an older question does not count: it promised less."""
+    is_query = choice.answer_by_s is not None
+    if log.epoch < choice.epoch and not is_query:
+        state.counts["stale_log"] += 1
+        return
+    if is_query or log.epoch > choice.epoch:
+        choice.epoch = max(choice.epoch, log.epoch) + 1
+    generated = log.choices[0].ids if log.choices else ()
+    if _learn(state, choice, generated, now_s):
+        resume(state, choice, now_s)
+
+
+def _learn(state: State, choice: Choice, generated: tuple[int, ...], now_s: float) -> bool:
+    """Know the longer log. Where both have a position they must agree; else the request fails, never spliced.
+
+    With log-probabilities wanted only what came with them is known: the rest is computed again.
+    """
+    known = tuple(choice.ids[choice.prompt_tokens :])
+    overlap = min(len(known), len(generated))
+    if known[:overlap] != generated[:overlap]:
+        state.counts["exactness_violation"] += 1
+        lifecycle.fail(state, choice, ExactnessViolation("two logs of this request differ"), now_s)
+        return False
+    if choice.params.logprobs < 0:
+        choice.ids.extend(generated[overlap : choice.params.max_tokens - 1])
+    return True

@@ -1,0 +1,79 @@
+"""A worker process on a fake engine, to be killed and frozen: the real service around it, a pool in a mapped file.
+
+Run as `python -m tests.integration.fake_worker SETTINGS`, settings as one JSON object.
+"""
+
+import asyncio
+import json
+import mmap
+import sys
+import time
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from libs.contracts import flow
+from libs.contracts.kv_layout import blocks_for
+from libs.engine.worker.config import WorkerConfig
+from libs.engine.worker.link_client import CellLeader
+from libs.engine.worker.serve import Role, Worker
+from libs.runtime.bus import Bus
+from tests.fakes.engine import FakeEngine, FakePool, fake_loaded
+
+TOKEN = "link-token"
+BLOCKS = 64
+ROLES = {
+    "prefill": Role("prefill_worker", "prefill", flow.PREFILL),
+    "decode": Role("decode_worker", "decode", flow.DECODE),
+}
+
+
+class MappedPool(FakePool):
+    """What one process wrote is there for the others, and when it is dead."""
+
+    def __init__(self, path: Path, blocks: int = BLOCKS, block_tokens: int = 16) -> None:
+        self.blocks, self.block_tokens = blocks, block_tokens
+        size_bytes = 4 * blocks * (1 + block_tokens)
+        if not path.exists():
+            path.write_bytes(bytes(size_bytes))
+        with path.open("r+b") as file:
+            words = memoryview(mmap.mmap(file.fileno(), size_bytes)).cast("I")
+        self.fill_counts_N, self.ids_NT = words[:blocks], words[blocks:]  # type: ignore[assignment]
+
+    def write(self, block: int, offset: int, ids: Sequence[int]) -> None:
+        for index, token in enumerate(ids, block * self.block_tokens + offset):
+            self.ids_NT[index] = token
+
+    def read(self, block_table: Sequence[int], tokens: int) -> "array[int]":
+        size = self.block_tokens
+        blocks = block_table[: blocks_for(tokens, size)]
+        return array("I", [token for block in blocks for token in self.ids_NT[block * size : (block + 1) * size]])[
+            :tokens
+        ]
+
+
+async def main(settings: dict[str, str]) -> None:
+    role, pool = ROLES[settings["role"]], MappedPool(Path(settings["pool"]))
+    step_s = float(settings["step_s"])
+    engine = FakeEngine(pool, before_step=lambda rows: time.sleep(step_s))
+    loaded = replace(fake_loaded(pool, engine), pool_name=settings["pool"])
+    config = WorkerConfig(
+        model=settings["model"],
+        model_dir=Path(settings["pool"]).parent,
+        pool="unused",
+        link_token=SecretStr(TOKEN),
+        instance=settings["instance"],
+        incarnation=settings["incarnation"],
+    )
+    async with Bus.connect(
+        settings["nats_url"], service=role.service, user=role.service, password=settings["nats_password"]
+    ) as bus:
+        worker = Worker(config, role, loaded, bus, CellLeader(await bus.cells(), config.model, config.cell))
+        await worker.run(asyncio.Event(), 1.0)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))
