@@ -90,7 +90,7 @@ def _unfit(state: State, hello: Hello) -> str:
 def _welcome(state: State, hello: Hello, now_s: float) -> None:
     if state.facts is None:
         _open_cell(state, CellFacts.of(hello))
-    worker = state.workers[hello.incarnation] = WorkerBook(hello, now_s)
+    worker = state.workers[hello.incarnation] = WorkerBook(hello, now_s, state.policy.chunk_target_s)
     state.memory.pool.attach(hello.incarnation, hello.version)
     roll_call.strike(state, hello.incarnation)
     roll_call.call(state, hello.host)

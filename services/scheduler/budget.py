@@ -4,15 +4,7 @@ from services.scheduler.order import rank
 from services.scheduler.state import Policy
 from services.scheduler.worker_book import WorkerBook
 
-MIN_CHUNK_TOKENS = 16  # a prompt moves on even where the decoding rows alone take longer than the target
 SHORT_REST = 4  # a rest of up to a quarter of the budget
-
-
-def chunk_budget_tokens(worker: WorkerBook, policy: Policy, context: int = 0) -> int:
-    """As much as the fitted step time allows, `context` tokens deep: rows that decode beside the chunk wait for it."""
-    rows = worker.decoding_rows
-    fitting = worker.fit.tokens_within(policy.chunk_target_s, rows, context)
-    return min(max(fitting, MIN_CHUNK_TOKENS), _limit_tokens(worker, policy))
 
 
 def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
@@ -23,9 +15,8 @@ def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
     """
     if not worker.prefilling or worker.has_untaken_chunk:
         return
-    prompts = sorted(worker.prefilling.values(), key=rank)
-    budget = chunk_budget_tokens(worker, policy, prompts[0].cursor + prompts[0].chunked)
-    for choice in prompts:
+    budget = min(int(worker.chunk_size.tokens), _limit_tokens(worker, policy))
+    for choice in sorted(worker.prefilling.values(), key=rank):
         if budget <= 0:
             return
         tokens = _with_short_rest(choice.unplanned, budget, worker, policy)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from libs.contracts.messages import Ack, BlockGrant, Chunk, Delta, Hello, Snapshot, StepResult
 from libs.contracts.order import StandingOrder
 from services.scheduler.choice import Choice
+from services.scheduler.chunk_size import ChunkSize
 from services.scheduler.fit import StepTimeFit
 
 VERSIONS_AHEAD = 2
@@ -39,7 +40,7 @@ class Planned:
 
 
 class WorkerBook:
-    def __init__(self, hello: Hello, now_s: float) -> None:
+    def __init__(self, hello: Hello, now_s: float, chunk_target_s: float) -> None:
         self.name = hello.worker
         self.role = hello.role
         self.incarnation = hello.incarnation
@@ -54,6 +55,7 @@ class WorkerBook:
         self.began = hello.version
         self.last_step = 0
         self.fit = StepTimeFit()
+        self.chunk_size = ChunkSize(chunk_target_s)
         self.residents: dict[int, Choice] = {}  # in the order, or about to be
         self.prefilling: dict[int, Choice] = {}  # those of them that need chunks
         self.reserved: set[int] = set()  # handles being prefilled elsewhere, to be decoded here
@@ -246,20 +248,15 @@ class WorkerBook:
         self.last_step = result.step_number
         if result.batch_tokens:
             seconds = (result.ended_ns - result.started_ns) / 1e9
-            self.fit.report(result.batch_tokens, len(result.rows), seconds, self._pairs(result))
+            self.fit.report(result.batch_tokens, len(result.rows), seconds)
+            if result.batch_tokens > len(result.rows):
+                self.chunk_size.report(result.batch_tokens, seconds)
         while self._planned and self._planned[0].version <= result.version:
             self._settle(self._planned.popleft())
         copied = [choice for choice, version in self._copying.values() if version <= result.version]
         for choice in copied:
             del self._copying[choice.handle]
         return copied
-
-    def _pairs(self, result: StepResult) -> int:
-        """Attention of the step: for each row its tokens times the positions they attend to."""
-        chunks = {
-            planned.choice.handle: planned.tokens for planned in self._planned if planned.version == result.version
-        }
-        return sum(chunks.get(row.sequence, 1) * row.cursor for row in result.rows)
 
     def confirm(self, version: int) -> list[Choice]:
         """A StepResult of this version is in: whoever it, or an older one, removed has left."""

@@ -1,6 +1,6 @@
 """The fitted step time."""
 
-from services.scheduler.fit import FIRST_TOKENS, StepTimeFit
+from services.scheduler.fit import StepTimeFit
 
 
 def seconds(tokens: int, rows: int) -> float:
@@ -43,33 +43,3 @@ def test_it_follows_a_worker_that_became_slower() -> None:
     for _ in range(60):
         fit.report(8, 8, 4 * seconds(8, 8))
     assert abs(fit.predict_s(8, 8) - 4 * seconds(8, 8)) < 0.4 * seconds(8, 8)
-
-
-def test_it_says_how_many_tokens_fit_into_a_time() -> None:
-    """The inverse of the prediction."""
-    fit = fitted()
-    tokens = fit.tokens_within(0.25, 4)
-    assert abs(fit.predict_s(tokens, 4) - 0.25) < 0.01
-    assert fit.tokens_within(0.001, 4) == 0
-
-
-def test_it_does_not_promise_far_beyond_what_it_has_seen() -> None:
-    """A cold worker gets a small batch first, and one that only ever decoded not a whole prompt at once."""
-    fit = StepTimeFit()
-    assert fit.tokens_within(0.25, 0) == FIRST_TOKENS
-    for _ in range(100):
-        fit.report(1, 1, 0.03)
-    assert fit.tokens_within(0.25, 0) == FIRST_TOKENS
-    fit.report(64, 0, 0.1)
-    assert FIRST_TOKENS < fit.tokens_within(0.25, 0) <= 4 * 64
-
-
-def test_it_learns_what_attention_costs_deep_in_a_prompt() -> None:
-    """The same number of tokens takes longer behind thousands of others, and fewer of them fit into a time."""
-    fit = StepTimeFit()
-    for _ in range(200):
-        for context in (0, 1000, 4000, 7000):
-            fit.report(256, 1, 0.02 + 0.001 * 256 + 1e-6 * 256 * context, 256 * context)
-    deep, shallow = fit.tokens_within(0.25, 0, 7000), fit.tokens_within(0.25, 0, 0)
-    assert deep < shallow / 4
-    assert abs(fit.predict_s(deep, 1, deep * 7000) - 0.25) < 0.03

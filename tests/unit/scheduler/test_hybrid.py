@@ -3,8 +3,8 @@
 import pytest
 
 from libs.contracts.messages import Delta, Finished
+from services.scheduler.chunk_size import FIRST_TOKENS
 from services.scheduler.events import OpenCell, UpdateIndex
-from services.scheduler.fit import FIRST_TOKENS
 from tests.fakes.engine import expected
 from tests.unit.scheduler.cell import Cell, hybrid, params, prompt
 
