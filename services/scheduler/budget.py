@@ -4,7 +4,7 @@ from services.scheduler.order import rank
 from services.scheduler.state import Policy
 from services.scheduler.worker_book import WorkerBook
 
-SHORT_REST = 4  # a rest of up to a quarter of the budget
+LAST_CHUNKS = 2  # as one: a step for the rest of a prompt costs more than a longer last one
 
 
 def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
@@ -19,16 +19,15 @@ def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
     for choice in sorted(worker.prefilling.values(), key=rank):
         if budget <= 0:
             return
-        tokens = _with_short_rest(choice.unplanned, budget, worker, policy)
+        tokens = _with_rest(choice.unplanned, budget, worker, policy)
         if tokens:
             worker.plan_chunk(choice, tokens)
             budget -= tokens
 
 
-def _with_short_rest(unplanned: int, budget: int, worker: WorkerBook, policy: Policy) -> int:
-    """Tokens of this chunk. Where no row decodes beside it, a rest too short for a step of its own comes along."""
-    stretched = min(budget + budget // SHORT_REST, _limit_tokens(worker, policy))
-    if not worker.decoding_rows and budget < unplanned <= stretched:
+def _with_rest(unplanned: int, budget: int, worker: WorkerBook, policy: Policy) -> int:
+    """Tokens of this chunk. Where no row decodes beside it, the last two chunks of a prompt are one."""
+    if not worker.decoding_rows and budget < unplanned <= min(LAST_CHUNKS * budget, _limit_tokens(worker, policy)):
         return unplanned
     return min(unplanned, budget)
 
