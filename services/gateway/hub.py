@@ -30,7 +30,7 @@ from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
 from services.gateway.stream import ClientGone, Phase, Stream
 
-TICK_S = 0.05
+TICK_S = 0.1
 LAST_WORDS_S = 1.0
 REMEMBERED_S = 5.0  # how long late frames of a request that is gone are ignored instead of answered by Cancel
 

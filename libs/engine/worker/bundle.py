@@ -7,7 +7,7 @@ at once, and takes along what waits, so the order of steps is kept. The clock is
 from libs.contracts.messages import StepResult
 
 MOST_RESULTS = 8
-LONGEST_WAIT_NS = 100_000_000
+LONGEST_WAIT_NS = 250_000_000
 
 
 class Bundle:
