@@ -1,0 +1,92 @@
+// The C ABI of the CPU kernels: plain pointers and sizes, called through ctypes; no torch, no C++ types.
+//
+// A model is packed once and only read afterwards, so processes may map the same packed file. A step is one call: from
+// token ids to drawn ids, for a ragged batch of decode tokens and chunks. All functions return 0, or a negative number
+// that hr_error() puts into words. Axes: M tokens, R rows, K inputs, N outputs, Q query heads, H kv heads, D head dim.
+#pragma once
+#include <cstdint>
+
+extern "C" {
+
+enum HrDtype : int32_t { HR_FLOAT32 = 0, HR_BFLOAT16 = 1 };
+
+// A weight matrix [N, K] as hr_pack_linear laid it out. `cuts` are the segment bounds 0 < … < K, both ends included.
+struct HrLinear {
+  const void* data;
+  const float* bias;  // [N] or null
+  const int32_t* cuts;
+  int32_t segments;
+  int32_t n, k;
+  int32_t dtype;
+};
+
+struct HrLayer {
+  const float* attention_norm;  // [hidden]
+  HrLinear qkv;                 // N = (Q + 2H) D: queries, keys, values
+  HrLinear o;                   // one segment per kv head
+  const float* ffn_norm;
+  HrLinear gate_up;             // N = 2F: gates, then ups
+  HrLinear down;                // eight segments, cut at multiples of 32
+};
+
+struct HrModel {
+  int32_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, positions;
+  int32_t dtype;            // HrDtype of weights and matrix inputs
+  float rms_eps, scale;     // scale of the attention scores
+  const HrLinear* embedding;  // [vocab, hidden], packed; the head, too, where the two are tied
+  const HrLayer* layer;       // [layers]
+  const float* final_norm;
+  const HrLinear* head;
+  const float* cos;  // [positions, D / 2], from float64
+  const float* sin;
+};
+
+// A KV pool [N, L, 2, H, tile], where a tile is T x D elements of the model's dtype.
+// bfloat16: K as [D/2][T][2], V as [T/2][D][2]. float32: K as [D][T], V as [T][D].
+struct HrPool {
+  void* kv;
+  uint32_t* fill_counts;  // [blocks]
+  int32_t blocks, block_tokens;
+};
+
+// One sequence in one step: tokens `start` … `start + tokens − 1` of M, whose KV goes to positions base ….
+struct HrRow {
+  int32_t start, tokens, base;
+  int32_t draws;          // 1: draw a token from the logits of the last token
+  const int32_t* table;   // block ids, at least ⌈(base + tokens) / T⌉
+  // Sampling, read when `draws`.
+  double temperature, min_p, top_p;  // min_p 0, top_p 1: off
+  int32_t top_k;                     // 0: off
+  uint32_t position;                 // index of the generated token
+  uint64_t key;                      // (seed + choice) mod 2^64
+  const int32_t* banned;
+  int32_t banned_count;
+  int32_t wants_logprob;
+  // Results.
+  int32_t token;    // −1: none
+  int32_t is_nan;   // hidden states or logits not finite: nothing published, nothing drawn
+  float logprob;    // of the drawn token, raw logits
+};
+
+struct HrContext;  // a thread team and scratch memory; one per thread that steps
+
+// `threads` counts the calling thread. Null when memory or threads cannot be had.
+HrContext* hr_open(int32_t threads);
+void hr_close(HrContext*);
+
+// Bytes of a packed [n, k] weight, and the packing itself from row-major source rows.
+int64_t hr_packed_bytes(int32_t n, int32_t k, int32_t dtype);
+enum HrSource : int32_t { HR_SOURCE_FLOAT32 = 0, HR_SOURCE_BFLOAT16 = 1, HR_SOURCE_FLOAT16 = 2 };
+int32_t hr_pack_linear(HrContext*, const void* source, int32_t source_type, int32_t n, int32_t k, int32_t dtype,
+                       void* packed);
+
+// Writes KV of all rows, publishes fill counts of the finite ones, draws. `logits` is null or [R, vocab], filled with the
+// raw logits of each row's last token (then every row counts as drawing; nothing is drawn where `draws` is 0).
+int32_t hr_step(HrContext*, const HrModel*, const HrPool*, const int32_t* ids, int32_t tokens, HrRow* rows,
+                int32_t row_count, float* logits);
+
+const char* hr_level(void);   // "avx512bf16", "avx512", "avx2", "portable"
+int32_t hr_supported(void);   // 1 when this processor runs this level
+const char* hr_error(int32_t code);
+
+}  // extern "C"
