@@ -28,6 +28,7 @@ from libs.engine.worker.order_check import OrderLimits
 from libs.engine.worker.step_thread import HelloReady, HelloWanted
 from libs.engine.worker.unacked import Unacked
 from libs.runtime.cells import CellDirectory
+from libs.runtime.failpoints import failpoint
 from libs.runtime.link import LinkClient, LinkLost, dial_link
 from libs.runtime.logs import get_logger
 
@@ -103,6 +104,7 @@ class SchedulerLink:
         """Open the conversation of this session: Hello, then everything unacknowledged."""
         if ready.session != self._session or self._is_greeted:
             return
+        failpoint("worker.hello")
         self._is_greeted = True
         self._outbox.put_nowait(ready.hello)
         self._bundle.take()  # what waits is unacknowledged, too
@@ -120,6 +122,7 @@ class SchedulerLink:
             self._outbox.put_nowait(results[0] if len(results) == 1 else StepResults(results))
 
     async def _attach(self, record: CellRecord) -> None:
+        failpoint("worker.attach")
         async with dial_link(record.address, self._token) as link:
             self._session += 1
             self._to_steps(HelloWanted(self._session))
@@ -132,6 +135,7 @@ class SchedulerLink:
     async def _send_all(self, link: LinkClient) -> NoReturn:
         while True:
             message = await self._outbox.get()
+            failpoint("worker.result.send")
             await link.send(message)
             self._outbox.task_done()
 
@@ -145,6 +149,7 @@ class SchedulerLink:
             return
         match message:
             case Ack():
+                failpoint("worker.ack")
                 self._unacked.ack(message.step_number)
             case FencedOff():
                 raise Fenced(message.reason)

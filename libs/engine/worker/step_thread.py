@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from libs.contracts.messages import Delta, Hello, Resync, Snapshot
 from libs.engine.worker.ports import BlockPool, StepEngine
 from libs.engine.worker.residents import Residents, Step, StepReport, Taken
+from libs.runtime.failpoints import failpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ class StepThread:
         """Take a version and step; False when there was nothing to do."""
         taken = self._residents.take_version(time.monotonic_ns())
         if taken is not None:
+            failpoint("worker.version.taken")
             self._post(taken)
         if isinstance(taken, Taken):
             self._prepare(taken)
@@ -111,7 +113,11 @@ class StepThread:
             self._pool.copy(copy.source, copy.target, copy.tokens)
 
     def _step(self, step: Step) -> None:
+        failpoint("worker.step.before")
         started_ns = time.monotonic_ns()
         samples = self._engine.step(step.rows) if step.rows else []
         ended_ns = time.monotonic_ns()
-        self._post(self._residents.absorb(step, samples, started_ns=started_ns, ended_ns=ended_ns))
+        failpoint("worker.step.published")
+        report = self._residents.absorb(step, samples, started_ns=started_ns, ended_ns=ended_ns)
+        failpoint("worker.step.absorbed")
+        self._post(report)
