@@ -63,7 +63,7 @@ POINTS: Final[Mapping[str, str]] = MappingProxyType(
         "scheduler.kill.gone": "the host says that the worker is gone",
         "worker.attach": "a leader is known, the link is not dialled",
         "worker.hello": "the link is open, Hello is to be sent",
-        "worker.version.taken": "an order is taken at a step boundary, nothing of it is done",
+        "worker.version.taken": "an order is taken at a step boundary, its step is not begun",
         "worker.began": "Began is to be sent",
         "worker.step.before": "a step has its rows and is not computed",
         "worker.step.published": "KV and fill counts of a step are in the pool, nobody knows its tokens",
