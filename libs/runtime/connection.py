@@ -55,8 +55,8 @@ class PersistentClient(Client):
         self._listeners.pop(subscription._id, None)
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        listener = self._listeners.get(sid)
-        if listener is None or self._subs[sid].pending_msgs:  # what came before it is told first
+        listener, subscription = self._listeners.get(sid), self._subs.get(sid)
+        if listener is None or subscription is None or subscription.pending_msgs:  # what came before is told first
             await super()._process_msg(sid, subject, reply, data, headers)
             return
         parsed = await self._process_headers(headers) if headers else None
