@@ -24,10 +24,11 @@ log = get_logger("gateway")
 class Outbox:
     """Mutable: it owns the background tasks that repeat control messages until they are answered."""
 
-    def __init__(self, bus: Bus, gateway: str, *, patience_s: float) -> None:
+    def __init__(self, bus: Bus, gateway: str, *, patience_s: float, unix_s: Callable[[], float] = time.time) -> None:
         self._bus = bus
         self._gateway = gateway
         self._patience_s = patience_s  # a request that old has passed its deadline everywhere
+        self._unix_s = unix_s
         self._errands: set[asyncio.Task[None]] = set()
 
     async def submit(self, request: Request, traceparent: str) -> None:
@@ -58,7 +59,7 @@ class Outbox:
     def cancel(self, cell: str, request_id: str, deadline_unix_ms: int | None) -> None:
         """Have the scheduler drop a request; without a deadline it was not ours, so the longest possible is assumed."""
         if deadline_unix_ms is None:
-            deadline_unix_ms = int((time.time() + self._patience_s) * 1000)
+            deadline_unix_ms = int((self._unix_s() + self._patience_s) * 1000)
         self.tell(cell, (Cancel(request_id, deadline_unix_ms),))
 
     async def ask(self, cell: str, resend: Resend) -> Resent | None:

@@ -1,6 +1,7 @@
 """Scheduler process. Wiring only: every decision is in plan.py, every wait is in loop.py."""
 
 import os
+from datetime import UTC, datetime
 
 from libs.contracts.messages import ServiceStatus
 from libs.runtime.bus import Bus
@@ -58,7 +59,7 @@ async def main() -> None:
     ):
         register, term = await Register.claim(bus, config, port)
         state, background = State(config.policy, term), Background()
-        intake = Intake(bus, state, loop.post, background)
+        intake = Intake(bus, state, loop.post, background, datetime.now(UTC))
         outbox = Outbox(bus, loop.post, background)
         updates = IndexUpdates(index, config.cell, term)
         carriers = carriers_of(links, intake, outbox, register, updates)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import count
 
 from libs.contracts import codec, flow
@@ -26,13 +26,16 @@ log = get_logger("scheduler")
 class Intake:
     """Keeps, per request, its queue messages until they are acknowledged and its span until its first order."""
 
-    def __init__(self, bus: Bus, state: State, post: Callable[[Event], None], background: Background) -> None:
+    def __init__(
+        self, bus: Bus, state: State, post: Callable[[Event], None], background: Background, begun_at: datetime
+    ) -> None:
+        """`begun_at` is when this term began."""
         self._bus, self._state, self._post, self._background = bus, state, post, background
         self._works: dict[str, list[Work]] = {}
         self._spans: dict[str, Span] = {}
         self._asked: dict[int, asyncio.Future[Done | Resent | CellStatus]] = {}
         self._tickets = count(1)
-        self._begun_at = datetime.now(UTC)
+        self._begun_at = begun_at
 
     async def listen(self) -> None:
         """Answer control requests and hear gateways from now on."""

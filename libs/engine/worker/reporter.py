@@ -7,11 +7,12 @@ from typing import NoReturn
 from libs.contracts import flow
 from libs.contracts.errors import Unavailable
 from libs.contracts.messages import Resync
+from libs.engine.worker.boundary import HelloReady
 from libs.engine.worker.frames import frames_of
 from libs.engine.worker.link_client import SchedulerLink
 from libs.engine.worker.residences import Residences
 from libs.engine.worker.residents import StepReport, Taken
-from libs.engine.worker.step_thread import Crashed, HelloReady, Post
+from libs.engine.worker.step_thread import Crashed, Post
 from libs.runtime.bus import Bus
 from libs.runtime.logs import get_logger
 
