@@ -8,6 +8,7 @@ from libs.contracts import codec, flow
 from libs.contracts.errors import MalformedMessage, Unavailable
 from libs.contracts.messages import Alive, Cancel, CellStatus, Delivered, Request, Resend, Resent, StatusQuery, StopAt
 from libs.runtime.bus import Bus
+from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from services.gateway.errors_http import Refused
 
@@ -41,7 +42,10 @@ class Outbox:
         give_up_s = asyncio.get_running_loop().time() + QUEUE_PATIENCE_S
         while True:
             try:
-                return await self._bus.enqueue(subject, payload, message_id=message_id, traceparent=traceparent)
+                failpoint("gateway.publish.before")
+                await self._bus.enqueue(subject, payload, message_id=message_id, traceparent=traceparent)
+                failpoint("gateway.publish.after")
+                return
             except Unavailable as error:
                 if asyncio.get_running_loop().time() >= give_up_s:
                     log.warning("request_not_queued", request_id=request.request_id, reason=error.message)
@@ -64,6 +68,7 @@ class Outbox:
 
     async def ask(self, cell: str, resend: Resend) -> Resent | None:
         """What the scheduler has logged, or None when it does not answer in time."""
+        failpoint("gateway.resend")
         try:
             return codec.decode(Resent, await self._control(cell, resend))
         except (Unavailable, MalformedMessage):
