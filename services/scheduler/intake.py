@@ -14,6 +14,7 @@ from libs.runtime.logs import get_logger
 from libs.runtime.tracing import Span, start_span
 from libs.runtime.work_queue import Work
 from services.scheduler.background import Background
+from services.scheduler.broker_watch import BrokerWatch
 from services.scheduler.events import AckRequest, Arrived, Asked, Event, Ordered, Reply
 from services.scheduler.state import State
 
@@ -26,8 +27,11 @@ log = get_logger("scheduler")
 class Intake:
     """Keeps, per request, its queue messages until they are acknowledged and its span until its first order."""
 
-    def __init__(self, bus: Bus, state: State, post: Callable[[Event], None], background: Background) -> None:
+    def __init__(
+        self, bus: Bus, state: State, post: Callable[[Event], None], background: Background, watch: BrokerWatch
+    ) -> None:
         self._bus, self._state, self._post, self._background = bus, state, post, background
+        self._watch = watch
         self._works: dict[str, list[Work]] = {}
         self._spans: dict[str, Span] = {}
         self._asked: dict[int, asyncio.Future[Done | Resent | CellStatus]] = {}
@@ -89,6 +93,7 @@ class Intake:
             self._spans[sequence.request_id] = span
             is_older = work.stored_at < self._begun_at + CLOCKS_DIFFER
             self._post(Arrived(sequence, span.traceparent, is_older))
+            self._watch.occupied()
         else:
             log.debug("duplicate_sequence", request_id=sequence.request_id, deliveries=work.deliveries)
 
