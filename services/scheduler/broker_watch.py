@@ -8,7 +8,7 @@ from libs.contracts.errors import Unavailable
 from libs.contracts.messages import Alive
 from libs.runtime.bus import Bus
 from libs.runtime.logs import get_logger
-from services.scheduler.events import Event
+from services.scheduler.events import Arrived, Event
 from services.scheduler.state import State
 
 INTERVAL_S = 0.2
@@ -26,9 +26,11 @@ class BrokerWatch:
         self._occupied, self._heard = asyncio.Event(), asyncio.Event()
         self._vouched_until_s = float("-inf")
 
-    def occupied(self) -> None:
-        """A request has come: there is a gateway to lose."""
-        self._occupied.set()
+    def post(self, event: Event) -> None:
+        """Pass an event on; one that brings a request brings a gateway that could be lost."""
+        self._post(event)
+        if isinstance(event, Arrived):
+            self._occupied.set()
 
     async def run(self) -> NoReturn:
         inbox = self._bus.new_inbox()

@@ -20,7 +20,6 @@ from libs.contracts.messages import (
     StatusQuery,
 )
 from services.scheduler.background import Background, run_beside
-from services.scheduler.broker_watch import BrokerWatch
 from services.scheduler.event_log import EventLog
 from services.scheduler.events import (
     AckRequest,
@@ -165,8 +164,7 @@ async def test_an_error_beside_the_main_work_ends_it() -> None:
 
 def intake_of(bus: FakeBus, state: State) -> tuple[Intake, list[Event], Background]:
     posted, background = list[Event](), Background()
-    watch = BrokerWatch(bus.as_bus(), state, posted.append)
-    return Intake(bus.as_bus(), state, posted.append, background, watch), posted, background
+    return Intake(bus.as_bus(), state, posted.append, background, datetime.now(UTC)), posted, background
 
 
 async def test_a_sequence_arrives_once_and_all_its_messages_are_acknowledged_together() -> None:
