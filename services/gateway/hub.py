@@ -24,6 +24,7 @@ from libs.contracts.messages import (
     Resend,
     TokenFrame,
 )
+from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from services.gateway.choice import Choice
 from services.gateway.metrics import Metrics
@@ -50,7 +51,7 @@ class Hub:
         self._occupied = asyncio.Event()
         metrics.watch(
             running=lambda: sum(stream.phase is Phase.STREAMING for stream in self._streams.values()),
-            waiting=lambda: sum(stream.phase in (Phase.SENT, Phase.ACCEPTED) for stream in self._streams.values()),
+            waiting=lambda: sum(stream.is_waiting for stream in self._streams.values()),
         )
 
     @asynccontextmanager
@@ -76,6 +77,12 @@ class Hub:
         except HeadraceError:
             self._streams.pop(stream.request_id, None)
             raise
+
+    def send_again(self) -> None:
+        """The broker came back, perhaps without its store: what nobody computes yet has to be in a queue."""
+        waiting = [(s.to_wire(), s.observer.traceparent) for s in self._streams.values() if s.is_waiting]
+        if waiting:
+            self._outbox.submit_again(waiting, self._is_waiting)
 
     def abandon(self, stream: Stream, error: HeadraceError | ClientGone) -> None:
         """End a request that is not over: drop it, and have the scheduler drop it. Does nothing to one that is.
@@ -113,6 +120,7 @@ class Hub:
                 continue
             try:
                 stream.on_row(row, frame.cell, now_s)
+                failpoint("gateway.log.append")
             except HeadraceError as error:
                 self._broken(stream, error)
             else:
@@ -140,6 +148,7 @@ class Hub:
         try:
             match message:
                 case Accepted():
+                    failpoint("gateway.accepted")
                     stream.on_accepted(message, now_s)
                     self._forget_if_settled(stream)
                 case Rejected() | Failed():
@@ -158,6 +167,7 @@ class Hub:
         stream = self._streams.get(message.request_id)
         if stream is not None and not stale:
             stream.epoch = max(stream.epoch, message.epoch)
+        failpoint("gateway.epoch.answer")
         return self._log(message.request_id, stale)
 
     def _log(self, request_id: str, stale: bool) -> RequestLog:
@@ -175,13 +185,20 @@ class Hub:
         log.error("request_broken", request_id=stream.request_id, code=error.code, reason=error.message)
         self.abandon(stream, error)
 
+    def _is_waiting(self, request_id: str) -> bool:
+        stream = self._streams.get(request_id)
+        return stream is not None and stream.is_waiting
+
     def _tell(self, stream: Stream) -> None:
         """Pass on what the stream wants the scheduler to know."""
         if messages := stream.take_messages():
             last = isinstance(messages[-1], Delivered)
+            if last:
+                failpoint("gateway.delivered.before")
             self._outbox.tell(stream.cell, messages, (lambda: self._delivered(stream)) if last else None)
 
     def _delivered(self, stream: Stream) -> None:
+        failpoint("gateway.delivered.after")
         stream.settled = True
         self._forget_if_settled(stream)
 
@@ -202,6 +219,7 @@ class Hub:
 
     def _cancel(self, cell: str, request_id: str, deadline_unix_ms: int | None) -> None:
         self._forget(request_id)
+        failpoint("gateway.cancel")
         self._outbox.cancel(cell, request_id, deadline_unix_ms)
 
     async def _tick_for_ever(self) -> None:
