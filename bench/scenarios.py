@@ -68,7 +68,7 @@ SCENARIOS: Final = (
     ),
 )
 SMOKE: Final = Scenario("smoke", "one stream, 16 in, 8 out", 1, 1, 16, 8)
-WARM_UP: Final = Scenario("warm-up", "4 at a time, 8 requests, 200 in, 32 out", 8, 4, 200, 32)
+WARM_UP: Final = Scenario("warm-up", "4 at a time, 4 requests, 128 in, 16 out", 4, 4, 128, 16)
 
 
 def named(names: str) -> tuple[Scenario, ...]:

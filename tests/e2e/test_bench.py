@@ -18,6 +18,7 @@ def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.timeout(400)  # a batch and two streams, on cores that others may use
 def test_a_bench_of_a_running_stack_leaves_a_table_a_file_and_a_page(hybrid: Stack, tmp_path: Path) -> None:
     """Two rounds of the smallest scenario; the file compares with itself as equal."""
     written, shown = tmp_path / "bench.json", tmp_path / "bench.html"
