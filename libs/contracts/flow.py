@@ -144,5 +144,6 @@ def permissions(service: str) -> Permissions:
     """PERMISSIONS plus what every service may do: answer requests, read its own inbox, tell its status and metrics."""
     own = PERMISSIONS[service]
     return Permissions(
-        (*own.publish, f"{INBOX_PREFIX}*.>"), (*own.subscribe, f"{inbox_prefix(service)}.>", STATUS_SUBJECT, METRICS_SUBJECT)
+        (*own.publish, f"{INBOX_PREFIX}*.>"),
+        (*own.subscribe, f"{inbox_prefix(service)}.>", STATUS_SUBJECT, METRICS_SUBJECT),
     )

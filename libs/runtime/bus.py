@@ -88,6 +88,14 @@ class Bus:
     def max_payload_bytes(self) -> int:
         return int(self._client.max_payload)
 
+    def on_reconnect(self, callback: Callable[[], None]) -> None:
+        """Call it whenever the connection came back: the broker may have lost what it held."""
+        self._callbacks.on_reconnect.add(callback)
+
+    def new_inbox(self) -> str:
+        """A subject of our own, to which everybody may publish."""
+        return str(self._client.new_inbox())
+
     async def publish(self, subject: str, payload: bytes, *, traceparent: str = "") -> None:
         """Send at most once. While the broker is away a bounded number of bytes is kept, the rest dropped and counted.
 

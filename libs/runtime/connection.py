@@ -68,6 +68,12 @@ class PersistentClient(Client):
             if self.is_connected:
                 await self.flush(SETTLE_TIMEOUT_S)
 
+    async def _process_pong(self) -> None:
+        """A pong that nobody waits for any more must not end the loop that reads."""
+        while self._pongs and self._pongs[0].done():
+            del self._pongs[0]
+        await super()._process_pong()
+
     async def _process_err(self, err_msg: str) -> None:
         if "permissions violation" in err_msg.lower():
             await super()._process_err(err_msg)

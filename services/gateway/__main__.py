@@ -66,6 +66,7 @@ async def main() -> None:
             obstacle = door.obstacle
             return ServiceStatus(NAME, config.instance, os.getpid(), config.port, not obstacle, obstacle)
 
+        bus.on_reconnect(hub.send_again)
         async with hub.running(), listening(bus, config.instance, hub), serving(app, config.host, config.port):
             await serve_status(bus, status)
             door.open()

@@ -19,7 +19,6 @@ from services.gateway.models import Models
 from services.gateway.reply import Receive, Scope, Send
 from services.gateway.validate import Kind
 
-
 Scrape = Callable[[bool], Awaitable[str]]  # whether as OpenMetrics → all services' metrics
 
 

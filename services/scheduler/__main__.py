@@ -15,6 +15,7 @@ from libs.runtime.process import run, stop_signal
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
 from services.scheduler.background import Background, run_beside
+from services.scheduler.broker_watch import BrokerWatch
 from services.scheduler.config import Config
 from services.scheduler.event_log import open_log
 from services.scheduler.events import (
@@ -66,7 +67,8 @@ async def main() -> None:
         state, background = State(config.policy, term), Background()
         metrics = Metrics(state)
         links.on_step = metrics.step
-        intake = Intake(bus, state, loop.post, background, datetime.now(UTC))
+        watch = BrokerWatch(bus, state, loop.post)
+        intake = Intake(bus, state, watch.post, background, datetime.now(UTC))
         outbox = Outbox(bus, loop.post, background)
         updates = IndexUpdates(index, config.cell, term)
         carriers = {**carriers_of(links, intake, outbox, register, updates), Started: metrics.started}
@@ -79,6 +81,7 @@ async def main() -> None:
                 intake.pull(config.max_waiting),
                 register.publish(),
                 updates.run(),
+                watch.run(),
             )
         await background.settle(config.drain_s)
     get_logger(SERVICE).info("stopped")

@@ -59,7 +59,9 @@ class StateCollector(Collector):
         for name in KV_USAGE:
             yield self._gauge(name, "Share of KV blocks that requests hold, 0 to 1.", usage)
         yield self._gauge("headrace:kv_blocks_cached", "KV blocks kept for their prefix alone.", len(pool.cached))
-        yield self._gauge("headrace:kv_blocks_freeing", "Freed KV blocks that a worker may still use.", len(pool.freeing))
+        yield self._gauge(
+            "headrace:kv_blocks_freeing", "Freed KV blocks that a worker may still use.", len(pool.freeing)
+        )
         yield self._gauge("headrace:term", "The reign of this scheduler.", state.term)
         yield self._counter("vllm:prefix_cache_queries", "Prompt tokens looked up.", counts["prefix_query_tokens"])
         yield self._counter("vllm:prefix_cache_hits", "Prompt tokens found.", counts["prefix_hit_tokens"])
@@ -86,7 +88,9 @@ class StateCollector(Collector):
         return family
 
     def _events(self) -> Metric:
-        family = CounterMetricFamily("headrace:scheduler_events", "What was counted, by kind.", labels=(*LABELS, "event"))
+        family = CounterMetricFamily(
+            "headrace:scheduler_events", "What was counted, by kind.", labels=(*LABELS, "event")
+        )
         for event, count in sorted(self._state.counts.items()):
             family.add_metric((*self._labels, event), count)
         return family

@@ -25,6 +25,7 @@ CARRIERS = {  # modules of the scheduler that wait, send or read: everything els
     "__init__",
     "__main__",
     "background",
+    "broker_watch",
     "config",
     "event_log",
     "index",
