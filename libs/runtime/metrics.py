@@ -1,9 +1,11 @@
-"""Each service's metrics in one exposition: whoever is scraped asks the others over the broker and joins the answers."""
+"""All services' metrics in one exposition: who is scraped asks the others over the broker and joins the answers."""
 
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.openmetrics.exposition import ALLOWUTF8
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS_TYPE
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
@@ -21,7 +23,11 @@ __all__ = ["OPENMETRICS_TYPE", "expose", "gather", "join", "serve_metrics"]
 
 def expose(registry: CollectorRegistry, *, openmetrics: bool) -> str:
     """The text of a registry; only OpenMetrics has room for exemplars."""
-    return (generate_openmetrics if openmetrics else generate_latest)(registry).decode()
+    if openmetrics:
+        return generate_openmetrics(
+            registry, escaping=ALLOWUTF8
+        ).decode()  # the default turns our colons into underscores
+    return generate_latest(registry).decode()
 
 
 async def serve_metrics(bus: Bus, registry: CollectorRegistry) -> Subscription:
@@ -34,7 +40,7 @@ async def serve_metrics(bus: Bus, registry: CollectorRegistry) -> Subscription:
 
 
 async def gather(bus: Bus, own: CollectorRegistry, *, openmetrics: bool) -> str:
-    """This process's metrics and those of every service that answers in time; its own alone while the broker is away."""
+    """This process's metrics and those of all services that answer in time; its own while the broker is away."""
     texts = [expose(own, openmetrics=openmetrics)]
     if bus.connected:
         question = OPENMETRICS if openmetrics else b""
@@ -56,7 +62,7 @@ def join(texts: Iterable[str], *, openmetrics: bool) -> str:
 def _families(text: str) -> Iterable[tuple[str, str, str]]:
     """(name, HELP and TYPE lines, samples) of each family."""
     starts = [match.start() for match in FAMILY.finditer(text)]
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+    for start, end in pairwise([*starts, len(text)]):
         lines = text[start:end].splitlines(keepends=True)
         head = [line for line in lines if line.startswith("#")]
         yield lines[0].split()[2], "".join(head), "".join(line for line in lines if not line.startswith("#"))

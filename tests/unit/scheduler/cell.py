@@ -45,6 +45,7 @@ from services.scheduler.events import (
     Refuse,
     Reply,
     Send,
+    Started,
     Tell,
     UpdateIndex,
 )
@@ -105,6 +106,7 @@ class Cell:
             DeadLetter: self.dead_letters.append,
             KillWorker: self.killed.append,
             Refuse: self.refused.append,
+            Started: lambda command: None,
             OpenCell: self.opened.append,
             UpdateIndex: self.indexed.append,
             Reply: lambda reply: self.replies.append(reply.message),
