@@ -24,9 +24,8 @@ __all__ = ["OPENMETRICS_TYPE", "expose", "gather", "join", "serve_metrics"]
 def expose(registry: CollectorRegistry, *, openmetrics: bool) -> str:
     """The text of a registry; only OpenMetrics has room for exemplars."""
     if openmetrics:
-        return generate_openmetrics(
-            registry, escaping=ALLOWUTF8
-        ).decode()  # the default turns our colons into underscores
+        # Unescaped: by default this format, and it alone, turns our colons into underscores.
+        return str(generate_openmetrics(registry, escaping=ALLOWUTF8), "utf-8")  # type: ignore[no-untyped-call]
     return generate_latest(registry).decode()
 
 

@@ -1,5 +1,8 @@
 """The scheduler's metrics move as their names say."""
 
+from functools import partial
+
+from libs.contracts.messages import StepResult
 from services.scheduler.events import Started
 from services.scheduler.metrics import Metrics
 from tests.unit.scheduler.cell import Cell, disaggregated, hybrid, params, prompt
@@ -11,6 +14,10 @@ def value(metrics: Metrics, name: str, **labels: str) -> float:
     found = metrics.registry.get_sample_value(name, LABELS | labels)
     assert found is not None, name
     return found
+
+
+def has_token(cell: Cell, request_id: str) -> bool:
+    return cell.choice(request_id).generated > 0
 
 
 def started(cell: Cell) -> list[Started]:
@@ -65,7 +72,7 @@ def test_a_request_starts_once_with_its_wait_and_its_prefill() -> None:
         metrics = Metrics(cell.state)
         for name in ("a", "b"):
             cell.submit(name, prompt(40, first=100 if name == "a" else 900), params(4))
-        cell.run(until=lambda: bool(cell.choice("a").generated))
+        cell.run(until=partial(has_token, cell, "a"))
         cell.pass_while_alive(0.5)
         cell.run()
 
@@ -86,7 +93,7 @@ def test_steps_are_counted_by_their_tokens() -> None:
     while sent := worker.boundary():
         for message in sent:
             cell.turn(message)
-            if hasattr(message, "batch_tokens"):
+            if isinstance(message, StepResult):
                 metrics.step(message)
 
     assert value(metrics, "vllm:iteration_tokens_total_sum") == 40 + 2
