@@ -31,7 +31,7 @@ log = get_logger(NAME)
 async def main() -> None:
     config = load_config(Config, prefix="HR_GATEWAY_")
     setup_logs(config.log_level, config.log_format, service=NAME, instance=config.instance)
-    failpoints.arm(config.failpoints, config.failpoints_file)
+    failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
     tokenizer = Tokenizer.from_dir(config.model_dir)
     metrics = Metrics(config.model)

@@ -49,7 +49,7 @@ SERVICE = "scheduler"
 async def main() -> None:
     config = load_config(Config, prefix="HR_SCHEDULER_")
     setup_logs(config.log_level, config.log_format, service=SERVICE, instance=config.instance)
-    failpoints.arm(config.failpoints, config.failpoints_file)
+    failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     get_logger(SERVICE).info("started", **describe(config))
     user, password = config.nats_user, config.nats_password.get_secret_value()
     loop = Loop(Clock())
