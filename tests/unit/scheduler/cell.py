@@ -231,8 +231,6 @@ class Cell:
     def alive(self, gateway: str = GATEWAY) -> None:
         self.turn(Alive(gateway))
 
-    # Progress
-
     def step(self, worker: FakeWorker) -> bool:
         """One boundary; False when the worker is parked."""
         sent = worker.boundary()
