@@ -6,14 +6,16 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from gguf import GGUFWriter, LlamaFileType
 from gguf.constants import GGMLQuantizationType
 
 from libs.engine.checkpoint import open_checkpoint
+from libs.engine.gguf_convert import bf16_bits
 from libs.engine.gguf_tensors import LAYER_TENSORS, MODEL_TENSORS, UNTIED_HEAD
 from libs.engine.gguf_tokenizer import CONTROL, USER_DEFINED
 from libs.engine.model_config import ModelConfig, load_model_config
+
+Bits = npt.NDArray[np.uint16]
 
 NORMAL: Final = 1  # token type of the GGUF specification
 ROTARY: Final = ("attn_q.weight", "attn_k.weight")
@@ -34,14 +36,14 @@ def write_gguf(model_dir: Path, gguf_path: Path) -> None:
     part.replace(gguf_path)
 
 
-def rotary_pair_rows(weight_RI: torch.Tensor, head_dim: int) -> torch.Tensor:
+def rotary_pair_rows(weight_RI: Bits, head_dim: int) -> Bits:
     """Rows from rotary pairs (i, i + head_dim / 2) to pairs (2i, 2i + 1), as GGUF's llama has them.
 
     The inverse of libs.engine.gguf_tensors.half_split_rows.
     """
     rows, inputs = weight_RI.shape
     halves = weight_RI.reshape(rows // head_dim, 2, head_dim // 2, inputs)
-    return halves.swapaxes(1, 2).reshape(rows, inputs).contiguous()
+    return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(rows, inputs)
 
 
 def _add_numbers(writer: GGUFWriter, model: ModelConfig, name: str) -> None:
@@ -98,14 +100,11 @@ def _add_tensors(writer: GGUFWriter, model: ModelConfig, model_dir: Path) -> Non
         wanted += [(f"blk.{layer}.{a}", f"model.layers.{layer}.{b}", axes) for a, b, axes in LAYER_TENSORS]
     checkpoint = open_checkpoint(model_dir)
     for name, hf_name, axes in wanted:
-        tensor = checkpoint.read(hf_name).bfloat16()
+        tensor = checkpoint.read(hf_name)
+        bits = tensor if tensor.dtype == np.uint16 else bf16_bits(tensor.astype(np.float32))
         if len(axes) == 1:  # norms, which llama.cpp reads in float32 only
-            writer.add_tensor(name, tensor.float().numpy())
+            writer.add_tensor(name, (bits.astype(np.uint32) << np.uint32(16)).view(np.float32))
             continue
         if name.endswith(ROTARY):
-            tensor = rotary_pair_rows(tensor, model.head_dim)
-        writer.add_tensor(name, _bytes(tensor), raw_dtype=GGMLQuantizationType.BF16)
-
-
-def _bytes(tensor: torch.Tensor) -> npt.NDArray[np.uint8]:
-    return tensor.contiguous().view(torch.uint8).numpy()
+            bits = rotary_pair_rows(bits, model.head_dim)
+        writer.add_tensor(name, np.ascontiguousarray(bits).view(np.uint8), raw_dtype=GGMLQuantizationType.BF16)
