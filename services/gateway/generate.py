@@ -103,6 +103,7 @@ class Generate:
             try:
                 await self._service.hub.send(stream)
             except HeadraceError as error:
+                self._service.metrics.rejections.inc()
                 await reply.error(send, error, headers)
                 raise
             await respond(stream, _impatient(send), headers)
