@@ -7,8 +7,10 @@
 
 #include "bf16.h"
 #include "paged_attention.h"
+#include "philox.h"
 #include "rms_norm.h"
 #include "rope_kv.h"
+#include "sample.h"
 #include "swiglu.h"
 #include "vec_math.h"
 
@@ -77,6 +79,28 @@ void hr_test_attention(hr::AttentionArgs* args, int32_t row_count, int32_t threa
     run_tiles(hr::attention_tiles(*args), threads, seed, [&](int64_t tile) { hr::attention_tile(*args, tile); });
   }
   args->plan = nullptr;
+}
+// The words of ids 0 … n − 1, n a multiple of 32, one by one or many at once.
+void hr_test_philox(uint64_t key, uint32_t position, int64_t n, int32_t at_once, uint32_t* words) {
+  const hr::Noise noise{key, position};
+  for (int64_t i = 0; i < n; i += at_once ? hr::NOISE_BLOCK : 1) {
+    if (!at_once) {
+      words[i] = hr::philox_word(noise, static_cast<uint32_t>(i));
+      continue;
+    }
+    hr::U16 block[2];
+    hr::philox_words(noise, static_cast<uint32_t>(i), block);
+    hr::store(words + i, block[0]);
+    hr::store(words + i + hr::LANES, block[1]);
+  }
+}
+// logits [count, vocab]; a row's token, logprob and is_nan are set.
+void hr_test_sample(const float* logits, int32_t vocab, HrRow* rows, int32_t count, int32_t threads, uint32_t seed) {
+  std::vector<hr::SampleState> states(count);
+  std::vector<HrRow*> pointers(count);
+  for (int32_t i = 0; i < count; ++i) pointers[i] = rows + i;
+  const hr::SampleArgs args{logits, vocab, count, pointers.data(), states.data()};
+  run_tiles(hr::sample_tiles(args), threads, seed, [&](int64_t tile) { hr::sample_tile(args, tile); });
 }
 
 }  // extern "C"

@@ -95,6 +95,24 @@ class Pool:
         return torch.stack((k, v), dim=2)
 
 
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What a row asks for; filters: temperature, min_p, top_k, top_p."""
+
+    filters: tuple[float, float, int, float]
+    key: int = 1
+    position: int = 0
+    banned: tuple[int, ...] = ()
+    wants_logprob: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    token: int
+    logprob: float
+    is_nan: bool
+
+
 class Ops:
     """The operations of one instruction level; `threads` and `seed` choose who runs the tiles and in which order."""
 
@@ -141,12 +159,25 @@ class Ops:
         M, A, D = qkv_MAD.shape
         q = qkv_MAD.new_empty((M, A - 2 * H, D), dtype=pool.kv_NLCHX.dtype)
         where = pool.as_struct()
-        pointers = (at(qkv_MAD), at(q), ctypes.addressof(where), at(slots[0]), at(slots[1]), at(tables[0]), at(tables[1]))
+        pointers = (
+            at(qkv_MAD),
+            at(q),
+            ctypes.addressof(where),
+            at(slots[0]),
+            at(slots[1]),
+            at(tables[0]),
+            at(tables[1]),
+        )
         self._run("rope_kv", _RopeKv(*pointers, M, A - 2 * H, H, D, L, layer, DTYPES[q.dtype]))
         return q
 
     def attention(
-        self, q_MQD: torch.Tensor, pool: Pool, layer: int, rows: Sequence[tuple[int, int, torch.Tensor]], window: int = 0
+        self,
+        q_MQD: torch.Tensor,
+        pool: Pool,
+        layer: int,
+        rows: Sequence[tuple[int, int, torch.Tensor]],
+        window: int = 0,
     ) -> torch.Tensor:
         """[M, Q, D] of the pool's dtype. rows: (base, tokens, table [B] int32), one after the other in M."""
         N, L, _, H, _ = pool.kv_NLCHX.shape
@@ -164,6 +195,30 @@ class Ops:
         args.scale, args.window, args.dtype = D**-0.5, window, DTYPES[q_MQD.dtype]
         self._library.hr_test_attention(ctypes.byref(args), len(rows), self.threads, self.seed, 2)
         return out
+
+    def philox(self, key: int, position: int, ids: int, at_once: bool) -> torch.Tensor:
+        """[ids] int64: the words of ids from 0 on; ids a multiple of 32."""
+        words = torch.empty(ids, dtype=torch.int32)
+        self._library.hr_test_philox(
+            ctypes.c_uint64(key), ctypes.c_uint32(position), Long(ids), at_once, Pointer(at(words))
+        )
+        return words.long() & 0xFFFFFFFF
+
+    def sample(self, logits_RV: torch.Tensor, draws: Sequence[Draw]) -> list[Drawn]:
+        structs = (Row * len(draws))()
+        banned = [torch.tensor(draw.banned, dtype=torch.int32) for draw in draws]
+        for struct, draw, ids in zip(structs, draws, banned, strict=True):
+            struct.temperature, struct.min_p, struct.top_k, struct.top_p = draw.filters
+            struct.key, struct.position, struct.draws, struct.wants_logprob = (
+                draw.key,
+                draw.position,
+                1,
+                draw.wants_logprob,
+            )
+            struct.banned, struct.banned_count, struct.token = at(ids), len(ids), -1
+        R, V = logits_RV.shape
+        self._library.hr_test_sample(Pointer(at(logits_RV)), V, ctypes.byref(structs), R, self.threads, self.seed)
+        return [Drawn(struct.token, struct.logprob, bool(struct.is_nan)) for struct in structs]
 
     def _run(self, name: str, args: ctypes.Structure) -> None:
         getattr(self._library, f"hr_test_{name}")(ctypes.byref(args), self.threads, self.seed)
