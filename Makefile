@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install -qq --constraint constraints.txt $(PIP_ARGS)
 CODE := services libs kernels protos cli deploy bench tests
 
-.PHONY: up test lint model protos golden bench bench-peers peers clean
+.PHONY: up test nightly lint model protos golden bench bench-peers peers clean
 .DEFAULT_GOAL := up
 
 up: $(VENV)/runs  ## serve the default model until Ctrl-C
@@ -19,6 +19,9 @@ up: $(VENV)/runs  ## serve the default model until Ctrl-C
 
 test: $(VENV)/tests model  ## all tests
 	$(BIN)/python -m pytest
+
+nightly: $(VENV)/tests  ## the protocol's model for 120,000 steps; a test timeout would be in its way
+	$(BIN)/python -m pytest tests/model --hypothesis-profile nightly --timeout 0
 
 lint: $(VENV)/tests  ## format, rules, types, import contracts
 	$(BIN)/ruff format --check .
