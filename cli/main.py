@@ -112,6 +112,16 @@ def down(run_dir: RunDirOption = None) -> None:
 
 
 @app.command()
+def failpoints() -> None:
+    """List the places at which HR_<SERVICE>_FAILPOINTS="name=action[:argument][@n],…" can plant a fault."""
+    from libs.runtime.failpoints import ACTIONS, POINTS
+
+    width = max(map(len, POINTS))
+    lines = [f"{name:{width}}  {meaning}" for name, meaning in POINTS.items()]
+    sys.stdout.write("\n".join([*lines, f"actions: {', '.join(ACTIONS)}", ""]))
+
+
+@app.command()
 def status(
     run_dir: RunDirOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -10,6 +10,7 @@ from typing import Final
 
 from deploy.local.child import Child, log_tail, spawn
 from libs.contracts.errors import ConfigError, HeadraceError
+from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 
 CONFIG_EXIT_CODE: Final = 2  # a service's word for "this will not get better by trying again"
@@ -100,6 +101,7 @@ class Fleet:
             pause_s = min(FIRST_BACKOFF_S * 2 ** (failures - 1), MAX_BACKOFF_S)
             log.warning("program_ended", program=program.name, how=_how(code), starts_again_in_s=pause_s)
             await asyncio.sleep(pause_s)
+            failpoint("supervisor.restart")
 
     async def _live(self, program: Program) -> int:
         """One life, to its end."""

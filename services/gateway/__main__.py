@@ -3,6 +3,7 @@
 import os
 
 from libs.contracts.messages import ServiceStatus
+from libs.runtime import failpoints
 from libs.runtime.bus import Bus
 from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
@@ -29,6 +30,7 @@ log = get_logger(NAME)
 async def main() -> None:
     config = load_config(Config, prefix="HR_GATEWAY_")
     setup_logs(config.log_level, config.log_format, service=NAME, instance=config.instance)
+    failpoints.arm(config.failpoints, config.failpoints_file)
     log.info("starting", **describe(config))
     tokenizer = Tokenizer.from_dir(config.model_dir)
     metrics = Metrics(config.model)

@@ -24,6 +24,7 @@ from libs.contracts.messages import (
     Resend,
     TokenFrame,
 )
+from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from services.gateway.choice import Choice
 from services.gateway.metrics import Metrics
@@ -113,6 +114,7 @@ class Hub:
                 continue
             try:
                 stream.on_row(row, frame.cell, now_s)
+                failpoint("gateway.log.append")
             except HeadraceError as error:
                 self._broken(stream, error)
             else:
@@ -140,6 +142,7 @@ class Hub:
         try:
             match message:
                 case Accepted():
+                    failpoint("gateway.accepted")
                     stream.on_accepted(message, now_s)
                     self._forget_if_settled(stream)
                 case Rejected() | Failed():
@@ -158,6 +161,7 @@ class Hub:
         stream = self._streams.get(message.request_id)
         if stream is not None and not stale:
             stream.epoch = max(stream.epoch, message.epoch)
+        failpoint("gateway.epoch.answer")
         return self._log(message.request_id, stale)
 
     def _log(self, request_id: str, stale: bool) -> RequestLog:
@@ -179,9 +183,12 @@ class Hub:
         """Pass on what the stream wants the scheduler to know."""
         if messages := stream.take_messages():
             last = isinstance(messages[-1], Delivered)
+            if last:
+                failpoint("gateway.delivered.before")
             self._outbox.tell(stream.cell, messages, (lambda: self._delivered(stream)) if last else None)
 
     def _delivered(self, stream: Stream) -> None:
+        failpoint("gateway.delivered.after")
         stream.settled = True
         self._forget_if_settled(stream)
 
@@ -202,6 +209,7 @@ class Hub:
 
     def _cancel(self, cell: str, request_id: str, deadline_unix_ms: int | None) -> None:
         self._forget(request_id)
+        failpoint("gateway.cancel")
         self._outbox.cancel(cell, request_id, deadline_unix_ms)
 
     async def _tick_for_ever(self) -> None:

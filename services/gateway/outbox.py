@@ -8,6 +8,7 @@ from libs.contracts import codec, flow
 from libs.contracts.errors import MalformedMessage, Unavailable
 from libs.contracts.messages import Alive, Cancel, CellStatus, Delivered, Request, Resend, Resent, StatusQuery, StopAt
 from libs.runtime.bus import Bus
+from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from services.gateway.errors_http import Refused
 
@@ -24,10 +25,11 @@ log = get_logger("gateway")
 class Outbox:
     """Mutable: it owns the background tasks that repeat control messages until they are answered."""
 
-    def __init__(self, bus: Bus, gateway: str, *, patience_s: float) -> None:
+    def __init__(self, bus: Bus, gateway: str, *, patience_s: float, unix_s: Callable[[], float] = time.time) -> None:
         self._bus = bus
         self._gateway = gateway
         self._patience_s = patience_s  # a request that old has passed its deadline everywhere
+        self._unix_s = unix_s
         self._errands: set[asyncio.Task[None]] = set()
 
     async def submit(self, request: Request, traceparent: str) -> None:
@@ -40,7 +42,10 @@ class Outbox:
         give_up_s = asyncio.get_running_loop().time() + QUEUE_PATIENCE_S
         while True:
             try:
-                return await self._bus.enqueue(subject, payload, message_id=message_id, traceparent=traceparent)
+                failpoint("gateway.publish.before")
+                await self._bus.enqueue(subject, payload, message_id=message_id, traceparent=traceparent)
+                failpoint("gateway.publish.after")
+                return
             except Unavailable as error:
                 if asyncio.get_running_loop().time() >= give_up_s:
                     log.warning("request_not_queued", request_id=request.request_id, reason=error.message)
@@ -58,11 +63,12 @@ class Outbox:
     def cancel(self, cell: str, request_id: str, deadline_unix_ms: int | None) -> None:
         """Have the scheduler drop a request; without a deadline it was not ours, so the longest possible is assumed."""
         if deadline_unix_ms is None:
-            deadline_unix_ms = int((time.time() + self._patience_s) * 1000)
+            deadline_unix_ms = int((self._unix_s() + self._patience_s) * 1000)
         self.tell(cell, (Cancel(request_id, deadline_unix_ms),))
 
     async def ask(self, cell: str, resend: Resend) -> Resent | None:
         """What the scheduler has logged, or None when it does not answer in time."""
+        failpoint("gateway.resend")
         try:
             return codec.decode(Resent, await self._control(cell, resend))
         except (Unavailable, MalformedMessage):

@@ -1,8 +1,10 @@
 """Scheduler process. Wiring only: every decision is in plan.py, every wait is in loop.py."""
 
 import os
+from datetime import UTC, datetime
 
 from libs.contracts.messages import ServiceStatus
+from libs.runtime import failpoints
 from libs.runtime.bus import Bus
 from libs.runtime.config import describe, load_config
 from libs.runtime.link import serve_link
@@ -43,6 +45,7 @@ SERVICE = "scheduler"
 async def main() -> None:
     config = load_config(Config, prefix="HR_SCHEDULER_")
     setup_logs(config.log_level, config.log_format, service=SERVICE, instance=config.instance)
+    failpoints.arm(config.failpoints, config.failpoints_file)
     get_logger(SERVICE).info("started", **describe(config))
     user, password = config.nats_user, config.nats_password.get_secret_value()
     loop = Loop(Clock())
@@ -58,7 +61,7 @@ async def main() -> None:
     ):
         register, term = await Register.claim(bus, config, port)
         state, background = State(config.policy, term), Background()
-        intake = Intake(bus, state, loop.post, background)
+        intake = Intake(bus, state, loop.post, background, datetime.now(UTC))
         outbox = Outbox(bus, loop.post, background)
         updates = IndexUpdates(index, config.cell, term)
         carriers = carriers_of(links, intake, outbox, register, updates)

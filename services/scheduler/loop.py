@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from services.scheduler.event_log import EventLog
 from services.scheduler.events import Event
@@ -70,8 +71,13 @@ class Loop:
         events, self._events = tuple(self._events), []
         now_s = self._now_s()
         log.append(now_s, events)
-        for command in turn(state, events, now_s):
+        commands = turn(state, events, now_s)
+        if commands:
+            failpoint("scheduler.decided")
+        for command in commands:
             carriers[type(command)](command)
+        if commands:
+            failpoint("scheduler.carried")
 
     def _now_s(self) -> float:
         """The time. Much later than the alarm should have gone off means that nothing ran here: that does not count."""

@@ -7,6 +7,7 @@ from libs.contracts import codec, flow
 from libs.contracts.errors import Unavailable
 from libs.contracts.messages import Accepted, Cancel, Done, Known, Rejected, Request, Sequence
 from libs.runtime.bus import Bus, NoResponder, RequestTimeout
+from libs.runtime.failpoints import failpoint
 from libs.runtime.work_queue import Work
 
 ANSWER_TIMEOUT_S = 1.0
@@ -34,10 +35,12 @@ async def publish_sequence(bus: Bus, sequence: Sequence, cell: str, traceparent:
     """Store it in the cell's queue. Raises Overloaded, or Unconfirmed when it may be stored or not."""
     subject = flow.sequences_subject(sequence.model, cell)
     message_id = f"{sequence.request_id}:{sequence.epoch}:sequence"
+    failpoint("tokenizer.publish.before")
     try:
         await bus.enqueue(subject, codec.encode(sequence), message_id=message_id, traceparent=traceparent)
     except Unavailable as error:
         raise Unconfirmed(error.message) from error
+    failpoint("tokenizer.publish.after")
 
 
 async def tell_gateway(bus: Bus, request: Request, message: Accepted | Rejected) -> bool:

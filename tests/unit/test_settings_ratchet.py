@@ -16,6 +16,8 @@ COMMON = {
     "log_level",
     "log_format",
     "drain_s",
+    "failpoints",
+    "failpoints_file",
 }
 WORKER = {
     "model",

@@ -164,7 +164,7 @@ async def test_an_error_beside_the_main_work_ends_it() -> None:
 
 def intake_of(bus: FakeBus, state: State) -> tuple[Intake, list[Event], Background]:
     posted, background = list[Event](), Background()
-    return Intake(bus.as_bus(), state, posted.append, background), posted, background
+    return Intake(bus.as_bus(), state, posted.append, background, datetime.now(UTC)), posted, background
 
 
 async def test_a_sequence_arrives_once_and_all_its_messages_are_acknowledged_together() -> None:
