@@ -113,7 +113,7 @@ void Team::work(int thread) {
   while (tiles_of(ticket) != 0) {
     const int64_t next = next_of(ticket), tiles = tiles_of(ticket);
     if (next == tiles) {
-      wait_while(ticket, true);
+      if (!spin_while(ticket)) sleep_while(ticket);
       ticket = ticket_.load(std::memory_order_acquire);
       continue;
     }
@@ -127,15 +127,20 @@ void Team::work(int thread) {
   }
 }
 
-// Returns once the ticket is another one, or for no reason.
-void Team::wait_while(uint64_t ticket, bool is_spinning) {
+// Whether the ticket became one of another phase within 50 µs.
+bool Team::spin_while(uint64_t ticket) {
   const auto begin = std::chrono::steady_clock::now();
-  while (is_spinning && std::chrono::steady_clock::now() - begin < SPIN) {
+  do {
     for (int i = 0; i < PAUSES_PER_LOOK; ++i) {
-      if (phase_of(ticket_.load(std::memory_order_acquire)) != phase_of(ticket)) return;
+      if (phase_of(ticket_.load(std::memory_order_acquire)) != phase_of(ticket)) return true;
       pause();
     }
-  }
+  } while (std::chrono::steady_clock::now() - begin < SPIN);
+  return false;
+}
+
+// Returns once the ticket is of another phase, or for no reason.
+void Team::sleep_while(uint64_t ticket) {
   const uint32_t epoch = epoch_.load();
   sleepers_.fetch_add(1);
   if (phase_of(ticket_.load()) == phase_of(ticket) && !is_closing_.load()) futex_wait(epoch_, epoch);
@@ -144,16 +149,11 @@ void Team::wait_while(uint64_t ticket, bool is_spinning) {
 
 void Team::serve(int thread) {
   const FloatMode mode;
-  bool is_roused = false;
   while (!is_closing_.load()) {
-    const uint64_t ticket = ticket_.load(std::memory_order_acquire);
-    if (tiles_of(ticket) != 0) {
-      work(thread);
-      is_roused = false;
-    } else {
-      wait_while(ticket, is_roused);
-      is_roused = !is_roused;
-    }
+    work(thread);
+    sleep_while(ticket_.load());
+    const uint64_t ticket = ticket_.load();
+    if (tiles_of(ticket) == 0) spin_while(ticket);  // roused: the program comes soon
   }
 }
 

@@ -27,7 +27,7 @@ class Team {
   // Appends a phase: `count()` gives the number of tiles when the phase begins, `tile(index, thread)` computes one. Both
   // are copied; what they point to lives until run() returns.
   template <class Count, class Tile>
-  void add(Count count, Tile tile) {
+  void add_counted(Count count, Tile tile) {
     struct Both {
       Count count;
       Tile tile;
@@ -41,7 +41,7 @@ class Team {
   }
   template <class Tile>
   void add(int64_t tiles, Tile tile) {
-    add([tiles] { return tiles; }, std::move(tile));
+    add_counted([tiles] { return tiles; }, std::move(tile));
   }
 
   // Lets workers wake up while the program is still being written.
@@ -61,7 +61,8 @@ class Team {
   void start_phase(size_t index);
   void publish(uint64_t ticket);
   void work(int thread);
-  void wait_while(uint64_t ticket, bool is_spinning);
+  bool spin_while(uint64_t ticket);
+  void sleep_while(uint64_t ticket);
   void serve(int thread);
 
   const int threads_;
