@@ -52,7 +52,7 @@ class Supervisor:
 
     def __init__(self, stack: Stack, run_dir: RunDir) -> None:
         self._stack, self._run_dir = stack, run_dir
-        self._fleet = Fleet(self._write_state)
+        self._fleet = Fleet(self._write_state, stack.options.longest_backoff_s)
         self._phase: Phase = "starting"
 
     async def run(self, stop: asyncio.Event, report: Report, on_ready: Callable[[State], None]) -> None:

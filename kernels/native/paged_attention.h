@@ -27,7 +27,6 @@ struct AttentionPlan {
   std::vector<AttentionItem> items;
   std::vector<float> partials;
   std::vector<std::atomic<int32_t>> counters;  // [split rows, H]
-  int32_t kv_heads = 0, group = 0, head_dim = 0;
 };
 void plan_attention(AttentionPlan&, const HrRow* rows, int32_t row_count, int32_t heads, int32_t kv_heads,
                     int32_t head_dim, int32_t window);

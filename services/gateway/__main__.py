@@ -7,6 +7,7 @@ from libs.runtime import failpoints
 from libs.runtime.bus import Bus
 from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
+from libs.runtime.metrics import gather
 from libs.runtime.process import run, stop_signal
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
@@ -30,7 +31,7 @@ log = get_logger(NAME)
 async def main() -> None:
     config = load_config(Config, prefix="HR_GATEWAY_")
     setup_logs(config.log_level, config.log_format, service=NAME, instance=config.instance)
-    failpoints.arm(config.failpoints, config.failpoints_file)
+    failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
     tokenizer = Tokenizer.from_dir(config.model_dir)
     metrics = Metrics(config.model)
@@ -55,12 +56,17 @@ async def main() -> None:
             max_body_bytes=config.max_body_bytes,
             request_timeout_s=config.request_timeout_s,
         )
-        app = create_app(service, api_key=config.api_key.get_secret_value())
+
+        async def scrape(openmetrics: bool) -> str:
+            return await gather(bus, metrics.registry, openmetrics=openmetrics)
+
+        app = create_app(service, scrape, api_key=config.api_key.get_secret_value())
 
         def status() -> ServiceStatus:
             obstacle = door.obstacle
             return ServiceStatus(NAME, config.instance, os.getpid(), config.port, not obstacle, obstacle)
 
+        bus.on_reconnect(hub.send_again)
         async with hub.running(), listening(bus, config.instance, hub), serving(app, config.host, config.port):
             await serve_status(bus, status)
             door.open()

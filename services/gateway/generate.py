@@ -86,6 +86,7 @@ class Generate:
             try:
                 await self._service.hub.send(stream)
             except HeadraceError as error:
+                self._service.metrics.rejections.inc()
                 await reply.error(send, error, headers)
                 raise
             await respond(stream, send, headers)

@@ -51,7 +51,7 @@ class Hub:
         self._occupied = asyncio.Event()
         metrics.watch(
             running=lambda: sum(stream.phase is Phase.STREAMING for stream in self._streams.values()),
-            waiting=lambda: sum(stream.phase in (Phase.SENT, Phase.ACCEPTED) for stream in self._streams.values()),
+            waiting=lambda: sum(stream.is_waiting for stream in self._streams.values()),
         )
 
     @asynccontextmanager
@@ -77,6 +77,12 @@ class Hub:
         except HeadraceError:
             self._streams.pop(stream.request_id, None)
             raise
+
+    def send_again(self) -> None:
+        """The broker came back, perhaps without its store: what nobody computes yet has to be in a queue."""
+        waiting = [(s.to_wire(), s.observer.traceparent) for s in self._streams.values() if s.is_waiting]
+        if waiting:
+            self._outbox.submit_again(waiting, self._is_waiting)
 
     def abandon(self, stream: Stream, error: HeadraceError | ClientGone) -> None:
         """End a request that is not over: drop it, and have the scheduler drop it. Does nothing to one that is.
@@ -178,6 +184,10 @@ class Hub:
             self._metrics.exactness_violations.inc()
         log.error("request_broken", request_id=stream.request_id, code=error.code, reason=error.message)
         self.abandon(stream, error)
+
+    def _is_waiting(self, request_id: str) -> bool:
+        stream = self._streams.get(request_id)
+        return stream is not None and stream.is_waiting
 
     def _tell(self, stream: Stream) -> None:
         """Pass on what the stream wants the scheduler to know."""

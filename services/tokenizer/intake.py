@@ -44,7 +44,10 @@ async def publish_sequence(bus: Bus, sequence: Sequence, cell: str, traceparent:
 
 
 async def tell_gateway(bus: Bus, request: Request, message: Accepted | Rejected) -> bool:
-    """Whether the gateway still holds the request; False also when it does not answer for long."""
+    """Whether the gateway still holds the request; False also when there is no such gateway.
+
+    Raises Unconfirmed when it does not answer: it or the broker may be frozen, and whoever thaws goes on.
+    """
     payload = codec.encode_in("RepliesMessage", message)
     timeouts = absences = 0
     while timeouts < TIMEOUT_TRIES and absences < ABSENT_TRIES:
@@ -58,7 +61,9 @@ async def tell_gateway(bus: Bus, request: Request, message: Accepted | Rejected)
             await asyncio.sleep(0 if bus.connected else ABSENT_PAUSE_S)
         else:
             return codec.decode(Known, answer).live
-    return False
+    if absences == ABSENT_TRIES:
+        return False
+    raise Unconfirmed(f"gateway {request.gateway} does not answer")
 
 
 async def cancel(bus: Bus, request: Request, cell: str) -> None:

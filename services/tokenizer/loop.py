@@ -7,7 +7,7 @@ was slow) is done again: the ids are the same, and the scheduler's queue stores 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 
 from libs.contracts import codec, flow
 from libs.contracts.errors import HeadraceError, MalformedMessage, WireError
@@ -122,7 +122,9 @@ class Tokenizing:
     async def _reject(self, request: Request, error: HeadraceError) -> None:
         self.counts["rejected"] += 1
         log.info("rejected", request_id=request.request_id, code=error.code)
-        await intake.tell_gateway(self._bus, request, Rejected(request.request_id, request.epoch, WireError.of(error)))
+        with suppress(Unconfirmed):  # its deadline ends it
+            rejected = Rejected(request.request_id, request.epoch, WireError.of(error))
+            await intake.tell_gateway(self._bus, request, rejected)
 
 
 def _attributes(prepared: Prepared) -> dict[str, Attribute]:

@@ -68,6 +68,7 @@ SETTINGS = {
         "disaggregate_min_tokens",
         "max_chunk_tokens",
         "chunk_target_ms",
+        "itl_target_ms",
         "max_waiting",
         "max_running",
         "event_log_path",

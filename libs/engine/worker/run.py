@@ -57,7 +57,7 @@ async def run_worker(kind: type[C], role: Role, load: Loader | None = None) -> N
     """Everything a worker service's main does; `load` is that of libs/engine/worker/load.py unless given."""
     config = load_config(kind, prefix=f"HR_{role.service.upper()}_")
     setup_logs(config.log_level, config.log_format, service=role.service, instance=config.instance)
-    failpoints.arm(config.failpoints, config.failpoints_file)
+    failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
     life = Life(config, role)
     async with (

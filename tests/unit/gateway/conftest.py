@@ -11,6 +11,7 @@ import pytest
 from libs.contracts import codec
 from libs.contracts.messages import Request
 from libs.runtime.cells import CellDirectory
+from libs.runtime.metrics import expose
 from services.gateway.app import create_app
 from services.gateway.auth import Guard
 from services.gateway.door import Door
@@ -83,5 +84,9 @@ async def running_gateway(*, api_key: str = "", request_timeout_s: float = REQUE
     await backend.start()
     async with hub.running(), listening(bus.as_bus(), GATEWAY, hub):
         service.door.open()
-        yield Gateway(create_app(service, api_key=api_key), service, bus, backend)
+
+        async def scrape(openmetrics: bool) -> str:
+            return expose(metrics.registry, openmetrics=openmetrics)
+
+        yield Gateway(create_app(service, scrape, api_key=api_key), service, bus, backend)
         await outbox.settle(0)

@@ -201,8 +201,8 @@ async def test_a_crash_tells_the_client_nothing(gateway: Gateway, monkeypatch: p
     def crash() -> str:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(gateway.service.metrics, "exposition", crash)
-    status, error = await error_of(gateway.call("/metrics", method="GET"))
+    monkeypatch.setattr(gateway.service.door, "ready", crash)
+    status, error = await error_of(gateway.call("/ready", method="GET"))
 
     assert (status, error["code"]) == (500, "internal") and "secret" not in json.dumps(error)
 
