@@ -14,6 +14,7 @@ from libs.runtime.telemetry import telemetry
 from libs.text.tokenizer import Tokenizer
 from services.gateway.app import create_app
 from services.gateway.config import Config
+from services.gateway.crowd import Crowd
 from services.gateway.door import Door
 from services.gateway.generate import Service
 from services.gateway.hub import Hub
@@ -43,7 +44,7 @@ async def main() -> None:
         stop_signal() as stop,
     ):
         outbox = Outbox(bus, config.instance, patience_s=config.request_timeout_s)
-        hub = Hub(outbox, metrics)
+        hub = Hub(outbox, metrics, Crowd(max_waiting=config.max_waiting, max_wait_s=config.max_wait_s))
         door = Door(bus, await bus.cells(), outbox, config.model)
         limits = Limits(config.model, config.max_model_len, tokenizer.vocab_size)
         service = Service(
@@ -67,7 +68,7 @@ async def main() -> None:
             return ServiceStatus(NAME, config.instance, os.getpid(), config.port, not obstacle, obstacle)
 
         bus.on_reconnect(hub.send_again)
-        async with hub.running(), listening(bus, config.instance, hub), serving(app, config.host, config.port):
+        async with hub.running(), listening(bus, config.instance, hub), serving(app, config):
             await serve_status(bus, status)
             door.open()
             log.info("serving", host=config.host, port=config.port)

@@ -42,6 +42,7 @@ class Metrics:
         self.exactness_violations = self._counter("headrace:exactness_violation", "Two reports of a position differed.")
         self.stale_rows = self._counter("headrace:stale_rows", "Tokens dropped: of an attempt that was taken back.")
         self.repairs = self._counter("headrace:token_repairs", "Times that missing tokens were asked for again.")
+        self.shed = self._counter("headrace:requests_shed", "Refused because too many were waiting.")
         success = Counter(
             "vllm:request_success", "Requests by outcome.", (*MODEL, "finished_reason"), registry=self.registry
         )

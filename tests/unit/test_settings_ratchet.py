@@ -43,6 +43,9 @@ SETTINGS = {
         "api_key",
         "max_body_bytes",
         "request_timeout_s",
+        "max_waiting",
+        "max_wait_s",
+        "max_connections",
         "max_model_len",
     },
     "tokenizer": {

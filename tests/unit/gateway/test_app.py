@@ -213,7 +213,7 @@ async def test_a_request_that_nobody_can_serve_fails_at_once(gateway: Gateway) -
     assert (await error_of(gateway.chat()))[0] == 503
     gateway.bus.directory.records.clear()
     call = gateway.chat()
-    assert (await error_of(call))[0] == 503 and call.headers["retry-after"] == "1"
+    assert (await error_of(call))[0] == 503 and call.headers["retry-after"] in ("1", "2")
 
 
 async def test_a_request_waits_for_a_broker_that_restarts(gateway: Gateway) -> None:
