@@ -46,7 +46,7 @@ golden: model  ## regenerate the golden files with the transformers library, in 
 	$(VENV)-golden/bin/python tests/golden/make_golden.py \
 	  "$$($(BIN)/python -c 'from cli.models import *; print(resolve_model(DEFAULT_NAME, cache_root(), lambda d, t: None))')"
 
-bench: $(VENV)/runs  ## measure a stack of its own: make bench ARGS="--scenario S1,S3 --rounds 5 --html FILE"
+bench: $(VENV)/runs kernels  ## measure a stack of its own: make bench ARGS="--scenario S1,S3 --rounds 5 --html FILE"
 	@$(BIN)/headrace bench $(strip $(ARGS))
 
 peers: $(VENV)/runs  ## install the servers to measure beside, each in an environment of its own; a quarter of an hour
