@@ -12,6 +12,7 @@ from libs.contracts import codec, flow
 from libs.contracts.errors import Unavailable
 from libs.contracts.messages import Gone, Incarnations, Kill, Request
 from libs.contracts.messages import Sequence as WireSequence
+from services.gateway.crowd import Crowd
 from services.gateway.hub import Hub
 from services.gateway.intake import listening
 from services.gateway.metrics import Metrics
@@ -39,6 +40,8 @@ from tests.model.client import Client, Directory
 from tests.model.demand import CELL, MODEL, TIMEOUT_S, Call, serve, stream_of
 from tests.model.process import Clock, Process
 from tests.model.worker import HOST
+
+WAITING_MAX = 1024
 
 
 class _Steady(LoopClock):
@@ -119,7 +122,7 @@ class Gateway(Process):
         self.metrics = Metrics(MODEL)
         outbox = GatewayOutbox(self._client.as_bus(), self.name, patience_s=TIMEOUT_S, unix_s=lambda: self.clock.now_s)
         self.outbox = outbox
-        self.hub = Hub(outbox, self.metrics)
+        self.hub = Hub(outbox, self.metrics, Crowd(max_waiting=WAITING_MAX, max_wait_s=TIMEOUT_S))
         self.streams: dict[str, Stream] = {}
         self.start(self._serve())
 
