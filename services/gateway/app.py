@@ -28,7 +28,7 @@ def create_app(service: Service, *, api_key: str) -> Guard:
         return _json({"status": obstacle or "ready"}, status=503 if obstacle else 200)
 
     async def exposition(request: Request) -> Response:
-        return Response(service.metrics.exposition(), media_type=metrics.CONTENT_TYPE)
+        return Response(service.metrics.exposition(await service.door.cells()), media_type=metrics.CONTENT_TYPE)
 
     routes = [
         Route("/health", alive),

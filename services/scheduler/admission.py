@@ -88,9 +88,8 @@ def _start(state: State, choice: Choice, where: Place) -> None:
     choice.decode_worker = where.decode.incarnation
     if choice.cached_tokens < 0:
         choice.cached_tokens = choice.cursor
-    if choice.computed > choice.cursor:
-        state.counts["recomputed_tokens"] += choice.computed - choice.cursor
-    choice.computed = 0
+    if not choice.copies:
+        recovery.account(state, choice)  # else where it begins is still to be found
     if poison.runs_alone(choice):
         where.decode.isolates = choice.handle
     if where.prefill is where.decode:

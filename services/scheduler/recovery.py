@@ -59,9 +59,15 @@ def resume(state: State, choice: Choice, now_s: float) -> None:
     del state.asking[choice.handle]
     choice.phase, choice.answer_by_s, choice.needs_blocks = Phase.WAITING, None, 0
     if choice.generated:
-        choice.computed = len(choice.ids) - 1
+        choice.computed = max(choice.computed, len(choice.ids) - 1)
         choice.died_at = max(choice.died_at, choice.computed)
     state.queue.push(choice)
+
+
+def account(state: State, choice: Choice) -> None:
+    """It goes on from its cursor: what was computed beyond that is computed again."""
+    state.counts["recomputed_tokens"] += max(0, choice.computed - choice.cursor)
+    choice.computed = 0
 
 
 def resume_unanswered(state: State, now_s: float) -> None:
@@ -86,7 +92,8 @@ def _part(state: State, choice: Choice, worker: WorkerBook, now_s: float) -> Non
     state.needy.pop(choice.handle, None)
     residence.unreserve(state, choice)
     choice.worker, choice.leaving, choice.chunked = "", False, 0
-    state.queue.wake(state.memory.part(choice, worker.incarnation))
+    choice.computed = max(choice.computed, choice.cursor)
+    state.queue.wake(state.memory.part(choice, worker.incarnation, worker.begun_blocks(choice)))
     if not choice.is_open:
         state.queue.wake(state.memory.release(choice))
         del state.choices[choice.handle]

@@ -39,6 +39,15 @@ class Planned:
     tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """A version gives a sequence blocks behind the first `blocks` of its table."""
+
+    version: int
+    handle: int
+    blocks: int
+
+
 class WorkerBook:
     def __init__(self, hello: Hello, now_s: float, chunk_target_s: float) -> None:
         self.name = hello.worker
@@ -64,6 +73,7 @@ class WorkerBook:
         self._order.version = hello.version
         self._pending = Pending()
         self._unbegun: dict[int, int] = {}  # handle → version that adds it
+        self._extending: list[Extension] = []  # in versions not yet begun
         self._copying: dict[int, tuple[Choice, int]] = {}  # copies in that version, not yet reported
         self._planned: deque[Planned] = deque()
         self._acked_step = 0
@@ -125,6 +135,7 @@ class WorkerBook:
 
     def add(self, choice: Choice) -> None:
         self.residents[choice.handle] = self._pending.added[choice.handle] = choice
+        self._extending.append(Extension(self.next_version, choice.handle, 0))
         if len(choice.ids) - choice.cursor > 1:
             self.prefilling[choice.handle] = choice
 
@@ -132,6 +143,7 @@ class WorkerBook:
         """Blocks just appended to its table. An add not yet sent carries the whole table."""
         if blocks and choice.handle not in self._pending.added:
             self._pending.grants.setdefault(choice.handle, []).extend(blocks)
+            self._extending.append(Extension(self.next_version, choice.handle, len(choice.table) - len(blocks)))
 
     @property
     def has_untaken_chunk(self) -> bool:
@@ -162,6 +174,11 @@ class WorkerBook:
             return False
         return choice.chunked > 0 or (len(choice.ids) - choice.cursor == 1 and slots_left > 0)
 
+    def begun_blocks(self, choice: Choice) -> int:
+        """Blocks of its table that the worker has made fresh before it said Began: their fill counts are its own."""
+        unbegun = (extension.blocks for extension in self._extending if extension.handle == choice.handle)
+        return min(unbegun, default=len(choice.table))
+
     def give_up(self) -> list[Choice]:
         """It is lost: nothing that it says counts any more. Returns all that it held or was about to, oldest first."""
         self.is_lost, self.isolates = True, 0
@@ -186,7 +203,7 @@ class WorkerBook:
             removed=tuple(pending.removed),
             added=tuple(choice.resident() for choice in added),
             grants=tuple(BlockGrant(handle, tuple(blocks)) for handle, blocks in pending.grants.items()),
-            copies=tuple(choice.copy for choice in added if choice.copy is not None),
+            copies=tuple(copy for choice in added for copy in choice.copies),
             chunks=tuple(pending.chunks),
         )
         if not self.has_untaken:
@@ -194,7 +211,7 @@ class WorkerBook:
         self._order.apply(delta)
         for choice in added:
             self._unbegun[choice.handle] = delta.version
-            if choice.copy is not None:
+            if choice.copies:
                 self._copying[choice.handle] = (choice, delta.version)
         self._pending = Pending()
         self._owes_ack = True
@@ -217,11 +234,16 @@ class WorkerBook:
         unheard = {handle for handle, version in self._unbegun.items() if version > taken_version}
         unheard |= self._pending.added.keys()
         fresh = [choice for handle, choice in self.residents.items() if handle in unheard]
-        again = {choice.handle: choice for choice in fresh if choice.copy is not None}
+        again = {choice.handle: choice for choice in fresh if choice.copies}
         version = max(self._order.version, taken_version) + 1
         residents = tuple(c.resident() for handle, c in self.residents.items() if handle not in again)
         self._order.reset(version, residents)
         self._pending = Pending(added=again)
+        self._extending = [
+            replace(extension, version=version + (extension.handle in again))
+            for extension in self._extending
+            if extension.version > taken_version
+        ]
         added = tuple(choice for choice in fresh if choice.handle not in again)
         self._unbegun = {choice.handle: version for choice in added}
         self._copying = {handle: copying for handle, copying in self._copying.items() if copying[1] <= taken_version}
@@ -241,6 +263,7 @@ class WorkerBook:
 
     def begin(self, version: int) -> None:
         self.began = max(self.began, version)
+        self._extending = [extension for extension in self._extending if extension.version > version]
         self._unbegun = {handle: added for handle, added in self._unbegun.items() if added > version}
 
     def report(self, result: StepResult) -> list[Choice]:

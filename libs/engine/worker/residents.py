@@ -82,6 +82,8 @@ class Residents:
         self._chunks: dict[int, int] = {}
         self._waits: list[RowWait] = []
         self._removed: list[RowResult] = []
+        self._found: list[RowResult] = []
+        self._unsure: list[Held] = []  # of which the scheduler does not know where they stand
         self._copies_done = 0
 
     def hello(self) -> Hello:
@@ -125,6 +127,10 @@ class Residents:
 
     def rows_for_step(self, now_ns: int) -> Step | None:
         """Everything that may advance now; None when there is nothing to step and nothing to report."""
+        for unsure in self._unsure:
+            unsure.seek(self._fill_counts, self._block_tokens)
+        self._found += [unsure.standing() for unsure in self._unsure]
+        self._unsure = []
         held = [h for h in self._held.values() if h.to_commit == 1 and not h.is_stopped and self._may_write(h, now_ns)]
         rows = [h.row(1) for h in held]
         budget = self._identity.max_batch_tokens - len(rows)
@@ -138,7 +144,7 @@ class Residents:
                 held.append(chunked)
                 rows.append(chunked.row(tokens))
         self._chunks = {}
-        if not rows and not (self._removed or self._waits or self._copies_done):
+        if not rows and not (self._removed or self._found or self._waits or self._copies_done):
             return None
         return Step(tuple(rows), tuple(held))
 
@@ -163,8 +169,9 @@ class Residents:
             step.batch_tokens,
             started_ns,
             ended_ns,
+            tuple(self._found),
         )
-        self._waits, self._removed, self._copies_done = [], [], 0
+        self._waits, self._removed, self._found, self._copies_done = [], [], [], 0
         return StepReport(result, tuple(held.resident for held in step.held))
 
     def _await_snapshot(self) -> None:
@@ -217,6 +224,8 @@ class Residents:
         for held, resident in kept.values():
             resets.extend(held.go_on_as(resident))
             self._held[resident.sequence] = held
+        if not is_same_term:
+            self._unsure = list(self._held.values())
         resets.extend(block for resident in added for block in self._add(resident))
         self._chunks = {}
         return Taken(now_ns, self._began(), tuple(resets), (), tuple(added), tuple(removed))
@@ -226,7 +235,9 @@ class Residents:
 
     def _add(self, resident: Resident) -> tuple[int, ...]:
         """The fresh blocks of a new resident: those wholly at or above its cursor."""
-        self._held[resident.sequence] = Held(resident, self._eos_ids)
+        held = self._held[resident.sequence] = Held(resident, self._eos_ids)
+        if resident.reach > resident.cursor:
+            self._unsure.append(held)
         return resident.block_table[blocks_for(resident.cursor, self._block_tokens) :]
 
     def _remove(self, sequence: int, now_ns: int, *, is_reported: bool) -> Resident:

@@ -95,20 +95,17 @@ class StepThread:
     def _boundary(self) -> bool:
         """Take a version and step; False when there was nothing to do."""
         taken = self._residents.take_version(time.monotonic_ns())
+        if isinstance(taken, Taken) and taken.resets:
+            self._pool.reset(taken.resets)  # before Began is sent: from then on their fill counts are believed
         if taken is not None:
             self._post(taken)
         if isinstance(taken, Taken):
-            self._prepare(taken)
+            for copy in taken.copies:
+                self._pool.copy(copy.source, copy.target, copy.tokens)
         step = self._residents.rows_for_step(time.monotonic_ns())
         if step is not None:
             self._step(step)
         return taken is not None or step is not None
-
-    def _prepare(self, taken: Taken) -> None:
-        if taken.resets:
-            self._pool.reset(taken.resets)
-        for copy in taken.copies:
-            self._pool.copy(copy.source, copy.target, copy.tokens)
 
     def _step(self, step: Step) -> None:
         started_ns = time.monotonic_ns()
