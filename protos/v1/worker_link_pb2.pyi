@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class HeldSequence(_message.Message):
-    __slots__ = ("sequence", "request_id", "choice", "epoch", "ids", "cursor", "prompt_tokens", "block_table", "end", "until")
+    __slots__ = ("sequence", "request_id", "choice", "epoch", "ids", "cursor", "prompt_tokens", "block_table", "end", "until", "cached_tokens")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CHOICE_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,7 @@ class HeldSequence(_message.Message):
     BLOCK_TABLE_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
+    CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     request_id: str
     choice: int
@@ -29,7 +30,8 @@ class HeldSequence(_message.Message):
     block_table: _containers.RepeatedScalarFieldContainer[int]
     end: str
     until: int
-    def __init__(self, sequence: _Optional[int] = ..., request_id: _Optional[str] = ..., choice: _Optional[int] = ..., epoch: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., cursor: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., block_table: _Optional[_Iterable[int]] = ..., end: _Optional[str] = ..., until: _Optional[int] = ...) -> None: ...
+    cached_tokens: int
+    def __init__(self, sequence: _Optional[int] = ..., request_id: _Optional[str] = ..., choice: _Optional[int] = ..., epoch: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., cursor: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., block_table: _Optional[_Iterable[int]] = ..., end: _Optional[str] = ..., until: _Optional[int] = ..., cached_tokens: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("worker", "role", "incarnation", "host", "term", "version", "pool", "pool_blocks", "layout_fingerprint", "numerics_class", "model_digest", "max_model_len", "max_batch_tokens", "step_number", "residents", "block_tokens")

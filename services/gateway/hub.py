@@ -158,6 +158,7 @@ class Hub:
         stream = self._streams.get(message.request_id)
         if stream is not None and not stale:
             stream.epoch = max(stream.epoch, message.epoch)
+            stream.deaths, stream.died_at = message.deaths, message.died_at
         return self._log(message.request_id, stale)
 
     def _log(self, request_id: str, stale: bool) -> RequestLog:

@@ -59,7 +59,7 @@ async def main() -> None:
         register, term = await Register.claim(bus, config, port)
         state, background = State(config.policy, term), Background()
         intake = Intake(bus, state, loop.post, background)
-        outbox = Outbox(bus, loop.post, background)
+        outbox = Outbox(bus, loop.post, background, cell=config.cell, term=term)
         updates = IndexUpdates(index, config.cell, term)
         carriers = carriers_of(links, intake, outbox, register, updates)
         await intake.listen()

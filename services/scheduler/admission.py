@@ -5,7 +5,7 @@ for ever. Only those who wait for a prefix that another one computes are passed 
 """
 
 from libs.contracts.errors import ContextTooLong
-from services.scheduler import grants, lifecycle, placement, poison, recovery, residence, roll_call
+from services.scheduler import grants, lifecycle, opening, placement, poison, recovery, residence, roll_call
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.placement import Place
 from services.scheduler.prefix import Hit
@@ -33,7 +33,7 @@ def _admit(state: State, choice: Choice, now_s: float) -> Reason:
         return Reason.NO_WORKER
     if not roll_call.is_complete(state):
         return Reason.UNKNOWN_WORKERS
-    if not recovery.inherit(state, choice, now_s):
+    if not opening.inherit(state, choice, now_s):
         return Reason.FAILED
     if not lifecycle.fit_to_cell(state, choice):
         lifecycle.fail(state, choice, ContextTooLong("the prompt does not fit the context or the KV pool"), now_s)

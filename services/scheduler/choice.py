@@ -50,6 +50,7 @@ class Choice:
     worker: str = ""  # incarnation whose order it is in, or is leaving
     decode_worker: str = ""  # incarnation chosen to decode it
     leaving: bool = False
+    moves: bool = False  # leaving, to go on elsewhere from all that is committed
     until: int = 0
     is_ordered: bool = False  # an order that names it was sent
     cursor: int = 0  # committed, as far as reported
@@ -64,6 +65,7 @@ class Choice:
     joined_tokens: int = 0  # known when it last joined a worker
     named: dict[str, int] = field(default_factory=dict)  # incarnation → version that removed it there
 
+    is_older: bool = False  # an older term had it: its gateway listens to that attempt
     answer_by_s: float | None = None  # asking: from then on it goes on without the gateway's answer
     computed: int = 0  # tokens whose KV a lost worker had written, as far as anybody's log tells; 0 once accounted for
     deaths: int = 0  # of workers that were computing it, since it last got past where one died

@@ -1,5 +1,6 @@
 """The cell's KV memory: blocks and the prefixes in them. Every change of a block's state goes through here."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from libs.contracts.kv_layout import blocks_for
@@ -85,7 +86,7 @@ class Memory:
         choice.named[incarnation] = NEVER
         return self.set_aside(choice, begun_blocks)
 
-    def set_aside(self, choice: Choice, begun_blocks: int) -> list[int]:
+    def set_aside(self, choice: Choice, begun_blocks: int = 0) -> list[int]:
         """Have a choice without a worker keep what is committed, and nothing else."""
         kept, choice.tails = self._committed(choice, begun_blocks)
         woken: list[int] = []
@@ -96,6 +97,20 @@ class Memory:
         del choice.path[kept:], choice.table[kept:]
         choice.cursor = kept * self.block_tokens
         return woken
+
+    def adopt(self, choice: Choice, table: Sequence[int], cursor: int) -> None:
+        """Take over the blocks of a sequence that an older term's worker computes; its full ones may be shared."""
+        self.pool.claim(table)
+        choice.table, choice.cursor = list(table), cursor
+        for index in range(cursor // self.block_tokens):
+            node = self.tree.child(choice.sequence.tenant, choice.path, self.tree.tokens_of(choice.ids, index))
+            if node is None:
+                self._extend(choice, index, owner=0)
+                self._stored(choice.path[index])
+            elif node.block == table[index]:
+                choice.path.append(node)
+            else:
+                return
 
     def grant(self, choice: Choice, blocks: int) -> list[int]:
         """Append free blocks to a table; callers made room."""

@@ -37,8 +37,10 @@ log = get_logger("scheduler")
 
 
 class Outbox:
-    def __init__(self, bus: Bus, post: Callable[[Event], None], background: Background) -> None:
-        self._bus, self._post, self._background = bus, post, background
+    def __init__(
+        self, bus: Bus, post: Callable[[Event], None], background: Background, *, cell: str, term: int
+    ) -> None:
+        self._bus, self._post, self._background, self._cell, self._term = bus, post, background, cell, term
         self._telling: dict[str, list[asyncio.Task[None]]] = {}
 
     def tell(self, command: Tell) -> None:
@@ -81,7 +83,7 @@ class Outbox:
         self._post(Answered(command.message.request_id, answer.live))
 
     async def _kill(self, command: KillWorker) -> None:
-        payload = codec.encode_in("HostMessage", Kill(command.incarnation))
+        payload = codec.encode_in("HostMessage", Kill(command.incarnation, self._term, self._cell))
         self._post(await self._until_answered(flow.host_subject(command.host), payload, _gone, KILL_TIMEOUT_S))
 
     async def _ask_log(self, command: Ask) -> None:
@@ -90,7 +92,7 @@ class Outbox:
         self._post(Logged(await self._until_answered(subject, payload, _log_of(command.request_id), ANSWER_TIMEOUT_S)))
 
     async def _list(self, command: AskHost) -> None:
-        payload = codec.encode_in("HostMessage", ListIncarnations())
+        payload = codec.encode_in("HostMessage", ListIncarnations(self._term, self._cell))
         subject = flow.host_subject(command.host)
         listed = await self._until_answered(subject, payload, _incarnations, ANSWER_TIMEOUT_S)
         self._post(Listed(command.host, listed.incarnations))

@@ -5,47 +5,17 @@ changed; after a Resync or a new Hello a Snapshot stands for all of them.
 """
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from libs.contracts.messages import Ack, BlockGrant, Chunk, Delta, Hello, Snapshot, StepResult
 from libs.contracts.order import StandingOrder
 from services.scheduler.choice import Choice
 from services.scheduler.chunk_size import ChunkSize
 from services.scheduler.fit import StepTimeFit
+from services.scheduler.pending import Extension, Pending, Planned
 
 VERSIONS_AHEAD = 2
 ACK_EVERY_STEPS = 16
-
-
-@dataclass(slots=True)
-class Pending:
-    """The next version so far."""
-
-    removed: list[int] = field(default_factory=list)
-    added: dict[int, Choice] = field(default_factory=dict)
-    grants: dict[int, list[int]] = field(default_factory=dict)
-    chunks: list[Chunk] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.removed or self.added or self.grants or self.chunks)
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A chunk item in a version that is sent but not reported."""
-
-    version: int
-    choice: Choice
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Extension:
-    """A version gives a sequence blocks behind the first `blocks` of its table."""
-
-    version: int
-    handle: int
-    blocks: int
 
 
 class WorkerBook:
@@ -60,6 +30,8 @@ class WorkerBook:
         self.closed_s: float | None = None  # since when its link is closed
         self.heard_s = now_s  # of its last word, or when it got something to do
         self.is_lost = False  # given up; awaiting its end
+        self.has_order = False  # a Snapshot was sent
+        self.is_leaving = False  # told to stop
         self.isolates = 0  # handle of the one choice that may run here; 0 while anybody may
         self.began = hello.version
         self.last_step = 0
@@ -84,13 +56,23 @@ class WorkerBook:
         return self._order.version + 1
 
     @property
-    def is_ready(self) -> bool:
+    def is_reachable(self) -> bool:
         return self.closed_s is None and not self.is_lost
+
+    @property
+    def is_ready(self) -> bool:
+        """It may be given something to do."""
+        return self.is_reachable and not self.is_leaving
 
     @property
     def has_foreign_work(self) -> bool:
         """It may still write where an older term let it, until it begins our first version."""
         return self._came_with_work and self.began < self._first_version
+
+    @property
+    def has_left(self) -> bool:
+        """It was told to stop, and has nothing left that it could write to."""
+        return self.is_leaving and not (self.residents or self.leaving or self.has_untaken or self.has_foreign_work)
 
     @property
     def has_untaken(self) -> bool:
@@ -105,7 +87,7 @@ class WorkerBook:
 
     @property
     def may_send(self) -> bool:
-        return self.is_ready and self.next_version - self.began <= VERSIONS_AHEAD
+        return self.is_reachable and self.has_order and self.next_version - self.began <= VERSIONS_AHEAD
 
     @property
     def decoding_rows(self) -> int:
@@ -231,6 +213,7 @@ class WorkerBook:
         Chunks that it dropped are planned again; residents whose copy it dropped are added again by the next delta,
         together with the copy.
         """
+        self.has_order = True
         unheard = {handle for handle, version in self._unbegun.items() if version > taken_version}
         unheard |= self._pending.added.keys()
         fresh = [choice for handle, choice in self.residents.items() if handle in unheard]

@@ -19,6 +19,7 @@ class HeldSequence:
     block_table: tuple[int, ...]
     end: str
     until: int = 0
+    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,7 @@ class Held:
             tuple(self.table),
             self.end,
             self.until,
+            resident.cached_tokens,
         )
 
     def _judge(self, token_id: int) -> str:

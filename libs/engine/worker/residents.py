@@ -40,6 +40,7 @@ class Taken:
     copies: tuple[BlockCopy, ...]
     added: tuple[Resident, ...]
     removed: tuple[Resident, ...]
+    is_last: bool  # nobody is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +202,7 @@ class Residents:
             self._held[change.sequence].until = change.until
         self._chunks = _tokens_by_sequence(delta)
         self._copies_done = len(delta.copies)
-        return Taken(now_ns, self._began(), tuple(resets), delta.copies, delta.added, tuple(removed))
+        return self._taken(now_ns, resets, delta.added, removed, delta.copies)
 
     def _take_snapshot(self, snapshot: Snapshot, now_ns: int) -> Taken:
         """Keep residents that go on as they are (the worker knows more of them), drop and add the rest.
@@ -228,10 +229,18 @@ class Residents:
             self._unsure = list(self._held.values())
         resets.extend(block for resident in added for block in self._add(resident))
         self._chunks = {}
-        return Taken(now_ns, self._began(), tuple(resets), (), tuple(added), tuple(removed))
+        return self._taken(now_ns, resets, added, removed)
 
-    def _began(self) -> Began:
-        return Began(self._identity.incarnation, self._order_term, self.version)
+    def _taken(
+        self,
+        at_ns: int,
+        resets: Iterable[int],
+        added: Iterable[Resident],
+        removed: Iterable[Resident],
+        copies: tuple[BlockCopy, ...] = (),
+    ) -> Taken:
+        began = Began(self._identity.incarnation, self._order_term, self.version)
+        return Taken(at_ns, began, tuple(resets), copies, tuple(added), tuple(removed), not self._held)
 
     def _add(self, resident: Resident) -> tuple[int, ...]:
         """The fresh blocks of a new resident: those wholly at or above its cursor."""

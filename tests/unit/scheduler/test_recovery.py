@@ -101,7 +101,7 @@ def test_the_order_of_recovery() -> None:
     lose(cell, worker)
     assert cell.killed == [KillWorker("host", worker.incarnation)]
     [ask] = cell.asks
-    assert ask.message == EpochRaised("r", 2, 1, "c0") and ask.gateway == GATEWAY
+    assert ask.message == EpochRaised("r", 2, 1, "c0", deaths=1, died_at=60) and ask.gateway == GATEWAY
     cell.pass_while_alive(30.0)
     assert cell.choice("r").phase is Phase.ASKING, "it waits for its gateway as long as that lives"
 
