@@ -10,8 +10,6 @@ from itertools import pairwise
 import torch
 import torch.nn.functional as F
 
-DOWN_SEGMENTS = 8
-CUT_MULTIPLE = 32
 SINGLE_TOKEN_TILES = 8  # a product with one token runs on one thread unless N is offered in pieces
 
 
@@ -26,12 +24,6 @@ class LinearWeight:
     cuts: tuple[int, ...]  # S + 1 ascending bounds of the segments, from 0 to K
     bias_N: torch.Tensor | None
     dtype: torch.dtype
-
-
-def even_cuts(inputs: int, segments: int = DOWN_SEGMENTS) -> tuple[int, ...]:
-    """Bounds at floor(inputs * j / segments) rounded up to 32; segments that come out empty are left out."""
-    bounds = [-(-(inputs * j // segments) // CUT_MULTIPLE) * CUT_MULTIPLE for j in range(segments + 1)]
-    return tuple(sorted({min(bound, inputs) for bound in bounds}))
 
 
 def pack_linear(

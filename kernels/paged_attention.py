@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-PIECE_TOKENS = 256  # a class constant: a piece's sums depend on what lies in it and on nothing else
+from kernels.segments import PIECE_TOKENS
 
 IntArray = npt.NDArray[np.int64]
 

@@ -13,6 +13,7 @@ from libs.contracts import codec, flow
 from libs.contracts.errors import MalformedMessage, Unavailable
 from libs.contracts.messages import Done, Exited, Gone, Incarnations, Kill, ListIncarnations
 from libs.runtime.bus import Bus
+from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 
 ANSWER_S = 1.0
@@ -58,8 +59,10 @@ class HostAgent:
             return codec.encode_in("HostReply", Incarnations(listed))
         for life in self._workers():
             if life.incarnation == message.incarnation:
+                failpoint("host.kill.received")
                 life.child.signal(signal.SIGKILL)
                 await life.child.wait()
+                failpoint("host.kill.gone")
         return codec.encode_in("HostReply", Gone(message.incarnation))
 
     def ended(self, life: Life, cell: str) -> None:

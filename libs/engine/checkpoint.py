@@ -1,23 +1,21 @@
-"""Opens a model's tensors under their Hugging Face names, whatever files hold them, and fingerprints those files."""
+"""Opens a model's tensors under their Hugging Face names, whatever files hold them, and fingerprints those files.
+
+Knows nothing of torch: tensors are arrays, bfloat16 ones the uint16 that their bits are.
+"""
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
-
-import numpy as np
-import torch
-from safetensors import SafetensorError, safe_open
+from typing import Final
 
 from libs.contracts.errors import ConfigError
-from libs.engine.gguf_file import GgufError, read_gguf
-from libs.engine.gguf_tensors import llama_shape, llama_tensors
+from libs.engine.safetensors_file import NUMPY_DTYPES, Array, SafetensorsError, SafetensorsFile, open_safetensors
 
 SINGLE_FILE: Final = "model.safetensors"
 INDEX_FILE: Final = "model.safetensors.index.json"
-DTYPES: Final = ("F32", "F16", "BF16")
+DTYPES: Final = tuple(NUMPY_DTYPES)
 MAX_INDEX_BYTES: Final = 64 << 20
 SAMPLE_BYTES: Final = 4096
 SAMPLES: Final = 64
@@ -25,11 +23,11 @@ SAMPLES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Named tensors. `read` may be called once a name; the tensor may be a view of a read-only mapping."""
+    """Named tensors. `read` may be called once a name; the array may be a view of a mapping, read-only for GGUF."""
 
     shapes: Mapping[str, tuple[int, ...]]
     dtypes: Mapping[str, str]
-    read: Callable[[str], torch.Tensor]
+    read: Callable[[str], Array]
 
 
 def open_checkpoint(model_path: Path) -> Checkpoint:
@@ -39,7 +37,7 @@ def open_checkpoint(model_path: Path) -> Checkpoint:
     """
     try:
         return _open_gguf(model_path) if model_path.suffix == ".gguf" else _open_safetensors(model_path)
-    except (OSError, SafetensorError, GgufError) as error:
+    except (OSError, SafetensorsError) as error:
         raise ConfigError(f"model {model_path}: {error}") from error
 
 
@@ -75,29 +73,33 @@ def _file_sample(path: Path) -> bytes:
 
 
 def _open_gguf(path: Path) -> Checkpoint:
-    file = read_gguf(path)
-    arrays = llama_tensors(file, llama_shape(file))  # unquantised ones are views of the read-only mapping
-    tensors = {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in arrays}
+    from libs.engine.gguf_file import GgufError, read_gguf  # few need it, and it takes a tenth of a second
+    from libs.engine.gguf_tensors import llama_shape, llama_tensors
+
+    try:
+        file = read_gguf(path)
+        arrays: dict[str, Array] = dict(llama_tensors(file, llama_shape(file)))
+    except GgufError as error:
+        raise ConfigError(f"model {path}: {error}") from error
     return Checkpoint(
-        shapes={name: tuple(tensor.shape) for name, tensor in tensors.items()},
-        dtypes=dict.fromkeys(tensors, "F32"),
-        read=tensors.pop,
+        shapes={name: array.shape for name, array in arrays.items()},
+        dtypes=dict.fromkeys(arrays, "F32"),
+        read=arrays.pop,
     )
 
 
 def _open_safetensors(model_dir: Path) -> Checkpoint:
-    owners: dict[str, Any] = {}
+    owners: dict[str, SafetensorsFile] = {}
     for path in _weight_files(model_dir):
-        file: Any = safe_open(path, framework="pt")
-        for name in list(file.keys()):
+        file = open_safetensors(path)
+        for name in file.entries:
             if name in owners:
                 raise ConfigError(f"model {model_dir}: tensor {name} is in two files")
             owners[name] = file
-    slices = {name: file.get_slice(name) for name, file in owners.items()}
     return Checkpoint(
-        shapes={name: tuple(part.get_shape()) for name, part in slices.items()},
-        dtypes={name: str(part.get_dtype()) for name, part in slices.items()},
-        read=lambda name: cast(torch.Tensor, owners[name].get_tensor(name)),
+        shapes={name: file.entries[name].shape for name, file in owners.items()},
+        dtypes={name: file.entries[name].dtype for name, file in owners.items()},
+        read=lambda name: owners[name].array(name),
     )
 
 

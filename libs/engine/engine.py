@@ -19,7 +19,8 @@ from libs.engine.pool import TORCH_DTYPES, KvPool
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 from libs.engine.sampling import draw
 from libs.engine.step import build_batch
-from libs.engine.weights import Progress, load_weights
+from libs.engine.tensors import Progress
+from libs.engine.weights import load_weights
 
 __all__ = ["Engine", "SampleSpec", "Sampled", "StepRow"]
 

@@ -11,9 +11,6 @@ from typing import Any, Final
 
 from libs.contracts.errors import ConfigError
 from libs.contracts.kv_layout import KvLayout
-from libs.engine.gguf_convert import model_config as gguf_model_config
-from libs.engine.gguf_file import GgufError, read_gguf
-from libs.engine.gguf_tensors import llama_shape
 
 ARCHITECTURES: Final = ("LlamaForCausalLM", "MistralForCausalLM")
 MAX_CONFIG_BYTES: Final = 1 << 20
@@ -52,13 +49,12 @@ def load_model_config(model_path: Path) -> ModelConfig:
     """
     try:
         if model_path.suffix == ".gguf":
-            file = read_gguf(model_path)
-            return parse_model_config(gguf_model_config(file, llama_shape(file)), {})
+            return parse_model_config(_read_gguf(model_path), {})
         generation = model_path / "generation_config.json"
         return parse_model_config(
             _read_json(model_path / "config.json"), _read_json(generation) if generation.exists() else {}
         )
-    except (OSError, GgufError) as error:
+    except OSError as error:
         raise ConfigError(f"model {model_path}: {error}") from error
     except ConfigError as error:
         raise ConfigError(f"model {model_path}: {error.message}") from error
@@ -187,6 +183,18 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError(f"{path.name} does not hold an object")
     return content
+
+
+def _read_gguf(path: Path) -> Mapping[str, Any]:
+    from libs.engine.gguf_convert import model_config  # few need it, and it takes a tenth of a second
+    from libs.engine.gguf_file import GgufError, read_gguf
+    from libs.engine.gguf_tensors import llama_shape
+
+    try:
+        file = read_gguf(path)
+        return model_config(file, llama_shape(file))
+    except GgufError as error:
+        raise ConfigError(str(error)) from error
 
 
 def _shown(value: object) -> str:

@@ -14,13 +14,14 @@ import torch
 import kernels
 from kernels.embedding import embedding
 from kernels.kv_write import kv_write
-from kernels.linear import DOWN_SEGMENTS, even_cuts, linear, pack_linear
+from kernels.linear import linear, pack_linear
 from kernels.log_softmax import log_softmax
-from kernels.paged_attention import PIECE_TOKENS, paged_attention, plan_attention
+from kernels.paged_attention import paged_attention, plan_attention
 from kernels.philox import philox4x32
 from kernels.rms_norm import rms_norm
 from kernels.rope import rope, rope_tables
 from kernels.sample import sample
+from kernels.segments import DOWN_SEGMENTS, PIECE_TOKENS, even_cuts
 from kernels.swiglu import swiglu
 from libs.engine.pool import TORCH_DTYPES
 

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import count
 
 from libs.contracts import codec, flow
 from libs.contracts.errors import MalformedMessage
 from libs.contracts.messages import Alive, CellStatus, Done, Resent, Sequence
 from libs.runtime.bus import Bus
+from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from libs.runtime.tracing import Span, start_span
 from libs.runtime.work_queue import Work
@@ -26,13 +27,16 @@ log = get_logger("scheduler")
 class Intake:
     """Keeps, per request, its queue messages until they are acknowledged and its span until its first order."""
 
-    def __init__(self, bus: Bus, state: State, post: Callable[[Event], None], background: Background) -> None:
+    def __init__(
+        self, bus: Bus, state: State, post: Callable[[Event], None], background: Background, begun_at: datetime
+    ) -> None:
+        """`begun_at` is when this term began."""
         self._bus, self._state, self._post, self._background = bus, state, post, background
         self._works: dict[str, list[Work]] = {}
         self._spans: dict[str, Span] = {}
         self._asked: dict[int, asyncio.Future[Done | Resent | CellStatus]] = {}
         self._tickets = count(1)
-        self._begun_at = datetime.now(UTC)
+        self._begun_at = begun_at
 
     async def listen(self) -> None:
         """Answer control requests and hear gateways from now on."""
@@ -55,6 +59,7 @@ class Intake:
 
     def acknowledge(self, command: AckRequest) -> None:
         """Nothing is owed for this request: all its messages leave the queue."""
+        failpoint("scheduler.ack")
         log.info("request_done", request_id=command.request_id, reason=command.reason)
         for work in self._works.pop(command.request_id, ()):
             self._background.spawn(work.ack())
@@ -75,6 +80,7 @@ class Intake:
             waiting.set_result(command.message)
 
     async def _take(self, work: Work) -> None:
+        failpoint("scheduler.pulled")
         try:
             sequence = codec.decode(Sequence, work.payload)
         except MalformedMessage as error:
@@ -94,6 +100,7 @@ class Intake:
 
     async def _control(self, payload: bytes, traceparent: str) -> bytes:
         message = codec.decode_in("ControlMessage", payload)
+        failpoint("scheduler.control.in")
         ticket = next(self._tickets)
         answer = self._asked[ticket] = asyncio.get_running_loop().create_future()
         self._post(Asked(ticket, message))

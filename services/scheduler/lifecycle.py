@@ -8,7 +8,7 @@ from libs.contracts.errors import HeadraceError, InvalidRequest, WireError
 from libs.contracts.messages import Failed, Finished, Sequence
 from services.scheduler import placement, residence
 from services.scheduler.choice import Choice, Phase
-from services.scheduler.events import AckRequest, Ordered, Send, Tell
+from services.scheduler.events import AckRequest, Ordered, Send, Started, Tell
 from services.scheduler.reasons import Reason
 from services.scheduler.state import Gateway, State
 from services.scheduler.worker_book import WorkerBook
@@ -59,6 +59,12 @@ def send_snapshot(state: State, worker: WorkerBook, taken_version: int) -> None:
     snapshot, added = worker.take_snapshot(state.term, taken_version)
     state.commands.append(Send(worker.incarnation, snapshot))
     ordered(state, added)
+
+
+def started(state: State, choice: Choice) -> None:
+    """Its first token, ever, is in the log."""
+    queue_s = sum(spent for _, spent in choice.waits_s())
+    state.commands.append(Started(choice.request_id, queue_s, choice.waited_s.get(Reason.ADMITTED, 0.0)))
 
 
 def hand_over(state: State, choice: Choice, now_s: float) -> None:

@@ -26,6 +26,7 @@ class Planned:
     version: int
     choice: Choice
     tokens: int
+    beside: bool  # rows decode in the same step
 
 
 @dataclass(frozen=True, slots=True)

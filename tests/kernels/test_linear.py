@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.linear import even_cuts, linear, pack_linear
+from kernels.linear import linear, pack_linear
+from kernels.segments import even_cuts
 
 DTYPES = (torch.float32, torch.bfloat16)
 SHAPES = ((1, 1, 1), (1, 64, 48), (1, 7, 33), (2, 5, 31), (9, 96, 200), (33, 130, 65))

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from kernels.kv_write import kv_write
-from kernels.paged_attention import PIECE_TOKENS, paged_attention, plan_attention
+from kernels.paged_attention import paged_attention, plan_attention
+from kernels.segments import PIECE_TOKENS
 
 S = PIECE_TOKENS
 Q, H, D = 6, 2, 8

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import NoReturn
 
 from libs.contracts.errors import Fenced, MalformedMessage
@@ -24,16 +25,19 @@ from libs.contracts.messages import (
     StepResults,
     WorkerMessage,
 )
+from libs.engine.worker.boundary import HelloReady, HelloWanted
 from libs.engine.worker.bundle import Bundle
 from libs.engine.worker.order_check import OrderLimits
-from libs.engine.worker.step_thread import HelloReady, HelloWanted
 from libs.engine.worker.unacked import Unacked
 from libs.runtime.cells import CellDirectory
+from libs.runtime.failpoints import failpoint
 from libs.runtime.link import LinkClient, LinkLost, dial_link
 from libs.runtime.logs import get_logger
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
+
+Dial = Callable[[str, str], AbstractAsyncContextManager[LinkClient]]  # address, token
 
 log = get_logger("worker_link")
 
@@ -64,10 +68,12 @@ class SchedulerLink:
         token: str,
         limits: OrderLimits,
         to_steps: Callable[[Snapshot | Delta | HelloWanted], None],
+        dial: Dial = dial_link,
     ) -> None:
         self.dropped = 0
         self.is_attached = False  # the scheduler accepted us and gave an order
         self._leader, self._token, self._limits, self._to_steps = leader, token, limits, to_steps
+        self._dial = dial
         self._term = 0
         self._unacked = Unacked()
         self._bundle = Bundle()
@@ -105,6 +111,7 @@ class SchedulerLink:
         """Open the conversation of this session: Hello, then everything unacknowledged."""
         if ready.session != self._session or self._is_greeted:
             return
+        failpoint("worker.hello")
         self._is_greeted = True
         self._outbox.put_nowait(ready.hello)
         self._bundle.take()  # what waits is unacknowledged, too
@@ -130,7 +137,8 @@ class SchedulerLink:
             self._outbox.put_nowait(results[0] if len(results) == 1 else StepResults(results))
 
     async def _attach(self, record: CellRecord) -> None:
-        async with dial_link(record.address, self._token) as link:
+        failpoint("worker.attach")
+        async with self._dial(record.address, self._token) as link:
             self._session += 1
             self._to_steps(HelloWanted(self._session))
             await _first_of(self._send_all(link), self._receive_all(link), self._superseded(record))
@@ -142,6 +150,7 @@ class SchedulerLink:
     async def _send_all(self, link: LinkClient) -> NoReturn:
         while True:
             message = await self._outbox.get()
+            failpoint("worker.result.send")
             await link.send(message)
             self._outbox.task_done()
 
@@ -155,6 +164,7 @@ class SchedulerLink:
             return
         match message:
             case Ack():
+                failpoint("worker.ack")
                 self._unacked.ack(message.step_number)
             case FencedOff():
                 raise Fenced(message.reason)

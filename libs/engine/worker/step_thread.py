@@ -6,25 +6,14 @@ through one callback, in the order in which it happened.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from libs.contracts.messages import Delta, Hello, Resync, Snapshot
+from libs.engine.rows import Sampled, StepRow
+from libs.engine.worker.boundary import Boundary, Order, Word
 from libs.engine.worker.ports import BlockPool, StepEngine
-from libs.engine.worker.residents import Residents, Step, StepReport, Taken
-
-
-@dataclass(frozen=True, slots=True)
-class HelloWanted:
-    """A link asks what the worker holds; `session` tells its answer from one meant for a link lost since."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class HelloReady:
-    session: int
-    hello: Hello
+from libs.engine.worker.residents import Residents
+from libs.runtime.failpoints import failpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +23,7 @@ class Crashed:
     error: BaseException
 
 
-Post = Taken | Resync | StepReport | HelloReady | Crashed
+Post = Word | Crashed
 
 
 class StepThread:
@@ -43,16 +32,17 @@ class StepThread:
     def __init__(
         self, residents: Residents, engine: StepEngine, pool: BlockPool, post: Callable[[Post], object]
     ) -> None:
-        self._residents, self._engine, self._pool, self._post = residents, engine, pool, post
+        self._boundary = Boundary(residents, _Watched(engine), pool, post, time.monotonic_ns)
+        self._post = post
         self._thread = threading.Thread(target=self._run, name="steps", daemon=True)
         self._wake = threading.Condition()
-        self._inbox: list[Snapshot | Delta | HelloWanted] = []
+        self._inbox: list[Order] = []
         self._is_stopping = False
 
     def start(self) -> None:
         self._thread.start()
 
-    def send(self, message: Snapshot | Delta | HelloWanted) -> None:
+    def send(self, message: Order) -> None:
         """Hand over an order, or ask for the Hello; seen at the next step boundary."""
         with self._wake:
             self._inbox.append(message)
@@ -73,7 +63,7 @@ class StepThread:
         may_park = False
         try:
             while self._receive(may_park):
-                may_park = not self._boundary()
+                may_park = not self._advance()
         except Exception as error:
             self._post(Crashed(error))
 
@@ -85,30 +75,28 @@ class StepThread:
             if self._is_stopping:
                 return False
             inbox, self._inbox = self._inbox, []
-        for message in inbox:
-            if isinstance(message, HelloWanted):
-                self._post(HelloReady(message.session, self._residents.hello()))
-            else:
-                self._residents.offer(message)
+        self._boundary.receive(inbox)
         return True
 
-    def _boundary(self) -> bool:
+    def _advance(self) -> bool:
         """Take a version and step; False when there was nothing to do."""
-        taken = self._residents.take_version(time.monotonic_ns())
-        if isinstance(taken, Taken) and taken.resets:
-            self._pool.reset(taken.resets)  # before Began is sent: from then on their fill counts are believed
-        if taken is not None:
-            self._post(taken)
-        if isinstance(taken, Taken):
-            for copy in taken.copies:
-                self._pool.copy(copy.source, copy.target, copy.tokens)
-        step = self._residents.rows_for_step(time.monotonic_ns())
+        has_taken = self._boundary.take()
+        if has_taken:
+            failpoint("worker.version.taken")
+        step = self._boundary.rows()
         if step is not None:
-            self._step(step)
-        return taken is not None or step is not None
+            failpoint("worker.step.before")
+            self._boundary.step(step)
+        return has_taken or step is not None
 
-    def _step(self, step: Step) -> None:
-        started_ns = time.monotonic_ns()
-        samples = self._engine.step(step.rows) if step.rows else []
-        ended_ns = time.monotonic_ns()
-        self._post(self._residents.absorb(step, samples, started_ns=started_ns, ended_ns=ended_ns))
+
+class _Watched:
+    """The engine, with a place for a fault between a step's KV and what becomes of its tokens."""
+
+    def __init__(self, engine: StepEngine) -> None:
+        self._engine = engine
+
+    def step(self, rows: Sequence[StepRow]) -> list[Sampled | None]:
+        samples = self._engine.step(rows)
+        failpoint("worker.step.published")
+        return samples
