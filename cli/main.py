@@ -116,6 +116,29 @@ def down(run_dir: RunDirOption = None) -> None:
 
 
 @app.command()
+def chaos(
+    fault: Annotated[list[str], typer.Argument(metavar="FAULT", help="kill decode_worker, or freeze scheduler 5s.")],
+    run_dir: RunDirOption = None,
+) -> None:
+    """Kill or freeze a process of your own running stack, to see what becomes of its streams."""
+    from cli.control import chosen_run_dir
+    from deploy.local.chaos import parse_fault, strike
+
+    with exit_codes():
+        sys.stdout.write(strike(chosen_run_dir(run_dir), parse_fault(fault)) + "\n")
+
+
+@app.command()
+def failpoints() -> None:
+    """List the places at which HR_<SERVICE>_FAILPOINTS="name=action[:argument][@n],…" can plant a fault."""
+    from libs.runtime.failpoints import ACTIONS, POINTS
+
+    width = max(map(len, POINTS))
+    lines = [f"{name:{width}}  {meaning}" for name, meaning in POINTS.items()]
+    sys.stdout.write("\n".join([*lines, f"actions: {', '.join(ACTIONS)}", ""]))
+
+
+@app.command()
 def status(
     run_dir: RunDirOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

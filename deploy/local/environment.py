@@ -20,6 +20,7 @@ def service_environ(stack: Stack, service: str, index: int, incarnation: str) ->
         "nats_user": service,
         "nats_password": stack.credentials.nats[service],
         "drain_s": str(DRAIN_S),
+        "failpoints_file": stack.options.failpoints_file,
         **_own_settings(stack, service),
         **stack.options.overrides.get(service, {}),
     }

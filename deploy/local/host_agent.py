@@ -7,6 +7,7 @@ from deploy.local.fleet import Life
 from libs.contracts import codec, flow
 from libs.contracts.messages import Gone, Incarnations, Kill
 from libs.runtime.bus import Bus, Subscription
+from libs.runtime.failpoints import failpoint
 
 
 async def serve_host_agent(bus: Bus, host: str, workers: Callable[[], Sequence[Life]]) -> Subscription:
@@ -28,6 +29,8 @@ async def answer_host(payload: bytes, workers: Sequence[Life]) -> bytes:
         return codec.encode_in("HostReply", Incarnations(tuple(life.incarnation for life in workers)))
     for life in workers:
         if life.incarnation == message.incarnation:
+            failpoint("host.kill.received")
             life.child.signal(signal.SIGKILL)
             await life.child.wait()
+            failpoint("host.kill.gone")
     return codec.encode_in("HostReply", Gone(message.incarnation))

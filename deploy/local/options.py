@@ -40,6 +40,9 @@ class UpOptions:
     packed_dir: Path | None = None  # where packed weights are kept for all workers; None: each has its own
     api_key: str = field(default="", repr=False)
     overrides: Overrides = field(default_factory=dict, repr=False)
+    worker_package: str = "services"  # where `python -m` finds the workers; tests put a fake engine there
+    failpoints_file: str = ""  # of every process, the supervisor included; for tests
+    longest_backoff_s: float = 5.0  # before a program is started again; tests kill more often than accidents do
 
     def count(self, service: str) -> int:
         """How many processes of `service` run."""

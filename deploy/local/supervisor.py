@@ -17,6 +17,7 @@ from deploy.local.stack import SUPERVISOR, Stack, settle
 from deploy.local.status import gather
 from deploy.local.valkey_server import valkey_program
 from libs.contracts.errors import Unavailable
+from libs.runtime import failpoints
 from libs.runtime.bus import Bus
 from libs.runtime.process import stop_signal
 
@@ -33,6 +34,7 @@ async def supervise(options: UpOptions, report: Report, on_ready: Callable[[Stat
 
     Raises ConfigError for options that cannot work, another HeadraceError when the stack does not come up.
     """
+    failpoints.arm("", options.failpoints_file)
     run_dir = RunDir(options.run_dir)
     with run_dir.locked():
         run_dir.clean()
@@ -50,7 +52,7 @@ class Supervisor:
 
     def __init__(self, stack: Stack, run_dir: RunDir) -> None:
         self._stack, self._run_dir = stack, run_dir
-        self._fleet = Fleet(self._write_state)
+        self._fleet = Fleet(self._write_state, stack.options.longest_backoff_s)
         self._phase: Phase = "starting"
 
     async def run(self, stop: asyncio.Event, report: Report, on_ready: Callable[[State], None]) -> None:
@@ -109,9 +111,10 @@ class Supervisor:
 
     def _service(self, service: str, index: int) -> Program:
         name = f"{service}-{index}"
+        package = self._stack.options.worker_package if service in WORKERS else "services"
         return Program(
             name=name,
-            argv=(sys.executable, "-m", f"services.{service}"),
+            argv=(sys.executable, "-m", f"{package}.{service}"),
             environ=partial(service_environ, self._stack, service, index),
             log_path=self._run_dir.log(name),
             stop_stage=GATEWAY_STAGE if service == "gateway" else SERVICES_STAGE,

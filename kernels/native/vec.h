@@ -185,7 +185,7 @@ HR_INLINE F16 max(const F16& a, const F16& b) {
   return map<F16>(
       [](FloatPart x, FloatPart y) __attribute__((always_inline)) {
 #if defined(__AVX512F__)
-        return (FloatPart)_mm512_max_ps((__m512)x, (__m512)y);
+        return (FloatPart)_mm512_maskz_max_ps(0xFFFF, (__m512)x, (__m512)y);  // unmasked, GCC 12 warns
 #else
         return x > y ? x : y;
 #endif
@@ -196,7 +196,7 @@ HR_INLINE F16 min(const F16& a, const F16& b) {
   return map<F16>(
       [](FloatPart x, FloatPart y) __attribute__((always_inline)) {
 #if defined(__AVX512F__)
-        return (FloatPart)_mm512_min_ps((__m512)x, (__m512)y);
+        return (FloatPart)_mm512_maskz_min_ps(0xFFFF, (__m512)x, (__m512)y);
 #else
         return x < y ? x : y;
 #endif

@@ -1,13 +1,12 @@
 """The one door to NATS: publish, request, serve, work queues, and the directory of cells.
 
 It reconnects for ever and quietly. What core NATS loses meanwhile, the protocol repairs; callers see at most a typed
-error. Nothing here batches: a message is written to the socket in the event loop's next round.
+error. Nothing here batches: a message is written to the socket at once, or in the event loop's next round.
 """
 
 import asyncio
 import contextlib
-import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import nats.errors
@@ -26,7 +25,7 @@ from libs.runtime.work_queue import Work
 DECLARE_RETRY_S = 0.5
 API_TIMEOUT_S = 2.0  # for JetStream's answers
 
-Handler = Callable[[bytes, str], Awaitable[None] | None]
+Handler = Callable[[bytes, str], None]
 Responder = Callable[[bytes, str], Awaitable[bytes]]
 
 log = get_logger("bus")
@@ -43,12 +42,14 @@ class RequestTimeout(Unavailable):
 class Subscription:
     """Interest in one subject, until `close`."""
 
-    def __init__(self, inner: NatsSubscription) -> None:
-        self._inner = inner
+    def __init__(self, inner: NatsSubscription, forget: Callable[[NatsSubscription], None]) -> None:
+        self.inner = inner
+        self._forget = forget
 
     async def close(self) -> None:
         with contextlib.suppress(nats.errors.Error):
-            await self._inner.unsubscribe()
+            await self.inner.unsubscribe()
+        self._forget(self.inner)
 
 
 class Bus:
@@ -87,11 +88,21 @@ class Bus:
     def max_payload_bytes(self) -> int:
         return int(self._client.max_payload)
 
+    def on_reconnect(self, callback: Callable[[], None]) -> None:
+        """Call it whenever the connection came back: the broker may have lost what it held."""
+        self._callbacks.on_reconnect.add(callback)
+
+    def new_inbox(self) -> str:
+        """A subject of our own, to which everybody may publish."""
+        return str(self._client.new_inbox())
+
     async def publish(self, subject: str, payload: bytes, *, traceparent: str = "") -> None:
         """Send at most once. While the broker is away a bounded number of bytes is kept, the rest dropped and counted.
 
         Raises ValueError when the payload exceeds max_payload_bytes.
         """
+        if not traceparent and self._client.write_now(subject, payload):
+            return
         try:
             await self._client.publish(subject, payload, headers=_headers(traceparent))
         except nats.errors.OutboundBufferLimitError:
@@ -131,17 +142,20 @@ class Bus:
     async def subscribe(self, subject: str, handler: Handler) -> Subscription:
         """Call handler(payload, traceparent) for each message, one after the other, in the order of arrival."""
 
-        async def deliver(message: Msg) -> None:
+        def deliver(payload: bytes, headers: Mapping[str, str] | None) -> None:
             try:
-                result = handler(message.data, _traceparent(message))
-                if inspect.isawaitable(result):
-                    await result
+                handler(payload, _traceparent(headers))
             except MalformedMessage as error:
                 self._malformed(subject, error)
             except Exception as error:
                 log.error("handler_failed", exc_info=error, subject=subject)
 
-        return await self._subscribe(subject, deliver)
+        async def deliver_queued(message: Msg) -> None:
+            deliver(message.data, message.headers)
+
+        subscription = await self._subscribe(subject, deliver_queued)
+        self._client.hear_at_once(subscription.inner, deliver)
+        return subscription
 
     async def serve(self, subject: str, handler: Responder) -> Subscription:
         """Answer each request with handler(payload, traceparent); requests are handled concurrently.
@@ -151,7 +165,7 @@ class Bus:
 
         async def answer(message: Msg) -> None:
             try:
-                payload = await handler(message.data, _traceparent(message))
+                payload = await handler(message.data, _traceparent(message.headers))
                 if message.reply:
                     await self.publish(message.reply, payload)
             except MalformedMessage as error:
@@ -252,7 +266,7 @@ class Bus:
             await self._client.settle()  # a request sent after this returns must find us
         except nats.errors.Error as error:
             raise Unavailable(f"cannot subscribe to {subject}") from error
-        return Subscription(inner)
+        return Subscription(inner, self._client.hear_no_more)
 
     def _malformed(self, subject: str, error: MalformedMessage) -> None:
         self.counts["malformed_message"] += 1
@@ -271,5 +285,5 @@ def _headers(traceparent: str) -> dict[str, str] | None:
     return {flow.TRACEPARENT_HEADER: traceparent} if traceparent else None
 
 
-def _traceparent(message: Msg) -> str:
-    return message.headers.get(flow.TRACEPARENT_HEADER, "") if message.headers else ""
+def _traceparent(headers: Mapping[str, str] | None) -> str:
+    return headers.get(flow.TRACEPARENT_HEADER, "") if headers else ""

@@ -31,6 +31,8 @@ class ServiceConfig(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "text"] = "json"
     drain_s: float = 5.0  # how long a stopping service may finish what it has
+    failpoints: str = ""  # faults planted for a test; libs/runtime/failpoints.py says how they are written
+    failpoints_file: str = ""  # a file with more of them, read again when it changes
 
     @classmethod
     def settings_customise_sources(

@@ -3,10 +3,11 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import nats.errors
 from nats.aio.client import Client, Server
+from nats.aio.subscription import Subscription
 
 from libs.contracts import flow
 from libs.contracts.errors import ConfigError, Unavailable
@@ -17,19 +18,61 @@ FIRST_CONNECT_S = 3.0
 FIRST_CONNECT_PAUSE_S = 0.1
 SETTLE_TIMEOUT_S = 2
 PING_INTERVAL_S = 5  # a broker that answers nothing for two of these is left
+WRITE_AHEAD_BYTES = 1 << 20  # what a socket may lag behind before messages queue, bounded, in the library
 RECONNECT_PAUSE_S = (0.05, 1.0)  # doubles from the first to the second, each with jitter
+
+Listener = Callable[[bytes, Mapping[str, str] | None], None]  # payload, headers
 
 log = get_logger("bus")
 
 
 class PersistentClient(Client):
-    """Reconnects after any error that the broker reports; the library closes for good on those it does not know."""
+    """Reconnects after any error that the broker reports; the library closes for good on those it does not know.
+
+    A token's way through the broker is on every stream's path, so both its ends skip the library's queues and the
+    rounds of the event loop that these take: `write_now` and `hear_at_once`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._listeners: dict[int, Listener] = {}
+
+    def write_now(self, subject: str, payload: bytes) -> bool:
+        """Hand a message to the socket if nothing waits before it; False when it must take the library's way."""
+        if not self.is_connected or self._pending or len(payload) > self._max_payload:
+            return False
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is None or writer.transport.get_write_buffer_size() > WRITE_AHEAD_BYTES:
+            return False
+        writer.write(b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(payload), payload))
+        return True
+
+    def hear_at_once(self, subscription: Subscription, listener: Listener) -> None:
+        """From now on call `listener` while the message is read, instead of queueing it for the subscription's task."""
+        self._listeners[subscription._id] = listener
+
+    def hear_no_more(self, subscription: Subscription) -> None:
+        self._listeners.pop(subscription._id, None)
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        listener, subscription = self._listeners.get(sid), self._subs.get(sid)
+        if listener is None or subscription is None or subscription.pending_msgs:  # what came before is told first
+            await super()._process_msg(sid, subject, reply, data, headers)
+            return
+        parsed = await self._process_headers(headers) if headers else None
+        listener(data, parsed)
 
     async def settle(self) -> None:
         """Return once the broker has seen all that was sent before; at once while it is away."""
         for _ in range(2):  # the library's first ping may overtake commands that still wait in its buffer
             if self.is_connected:
                 await self.flush(SETTLE_TIMEOUT_S)
+
+    async def _process_pong(self) -> None:
+        """A pong that nobody waits for any more must not end the loop that reads."""
+        while self._pongs and self._pongs[0].done():
+            del self._pongs[0]
+        await super()._process_pong()
 
     async def _process_err(self, err_msg: str) -> None:
         if "permissions violation" in err_msg.lower():

@@ -1,13 +1,16 @@
 """Everything that leaves the gateway for another service: requests, control messages, the alive beat."""
 
 import asyncio
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from libs.contracts import codec, flow
-from libs.contracts.errors import MalformedMessage, Unavailable
+from libs.contracts.errors import MalformedMessage, Overloaded, Unavailable
 from libs.contracts.messages import Alive, Cancel, CellStatus, Delivered, Request, Resend, Resent, StatusQuery, StopAt
 from libs.runtime.bus import Bus
+from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from services.gateway.errors_http import Refused
 
@@ -36,25 +39,28 @@ class Outbox:
         payload = codec.encode(request)
         if len(payload) > self._bus.max_payload_bytes:
             raise Refused("body_too_large", "the prompt is too large to be queued")
-        message_id = f"{request.request_id}:{request.epoch}:request"
-        subject = flow.requests_subject(request.model)
         give_up_s = asyncio.get_running_loop().time() + QUEUE_PATIENCE_S
         while True:
             try:
-                return await self._bus.enqueue(subject, payload, message_id=message_id, traceparent=traceparent)
+                return await self._enqueue(request, payload, traceparent)
             except Unavailable as error:
                 if asyncio.get_running_loop().time() >= give_up_s:
                     log.warning("request_not_queued", request_id=request.request_id, reason=error.message)
                     raise Unavailable("the request could not be queued, try again") from error
             await asyncio.sleep(QUEUE_RETRY_S)
 
+    def submit_again(self, waiting: Sequence[tuple[Request, str]], is_wanted: Callable[[str], bool]) -> None:
+        """Queue requests, each with its trace context, that a broker without its old store may have lost.
+
+        One after the other, each as long as it is wanted. What was not lost is dropped by its message id.
+        """
+        self._run(self._submit_again(waiting, is_wanted))
+
     def tell(
         self, cell: str, messages: Sequence[Cancel | StopAt | Delivered], done: Callable[[], None] | None = None
     ) -> None:
         """Send each message to the cell's scheduler until it is answered, in this order, then call `done`."""
-        errand = asyncio.create_task(self._tell(cell, messages, done))
-        self._errands.add(errand)
-        errand.add_done_callback(self._errands.discard)
+        self._run(self._tell(cell, messages, done))
 
     def cancel(self, cell: str, request_id: str, deadline_unix_ms: int | None) -> None:
         """Have the scheduler drop a request; without a deadline it was not ours, so the longest possible is assumed."""
@@ -64,6 +70,7 @@ class Outbox:
 
     async def ask(self, cell: str, resend: Resend) -> Resent | None:
         """What the scheduler has logged, or None when it does not answer in time."""
+        failpoint("gateway.resend")
         try:
             return codec.decode(Resent, await self._control(cell, resend))
         except (Unavailable, MalformedMessage):
@@ -96,6 +103,28 @@ class Outbox:
             await asyncio.wait(self._errands, timeout=timeout_s)
         for errand in self._errands:
             errand.cancel()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        errand = asyncio.create_task(work)
+        self._errands.add(errand)
+        errand.add_done_callback(self._errands.discard)
+
+    async def _submit_again(self, waiting: Sequence[tuple[Request, str]], is_wanted: Callable[[str], bool]) -> None:
+        for request, traceparent in waiting:
+            while is_wanted(request.request_id):
+                try:
+                    await self._enqueue(request, codec.encode(request), traceparent)
+                    break
+                except (Overloaded, Unavailable) as error:
+                    log.debug("queued_again", request_id=request.request_id, reason=error.message)
+                await asyncio.sleep(LONGEST_PAUSE_S * random.uniform(0.5, 1))
+
+    async def _enqueue(self, request: Request, payload: bytes, traceparent: str) -> None:
+        message_id = f"{request.request_id}:{request.epoch}:request"
+        subject = flow.requests_subject(request.model)
+        failpoint("gateway.publish.before")
+        await self._bus.enqueue(subject, payload, message_id=message_id, traceparent=traceparent)
+        failpoint("gateway.publish.after")
 
     async def _tell(
         self, cell: str, messages: Sequence[Cancel | StopAt | Delivered], done: Callable[[], None] | None

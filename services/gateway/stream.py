@@ -87,6 +87,11 @@ class Stream:
         return self.phase in (Phase.COMPLETE, Phase.FAILED)
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether nobody is known to compute it yet."""
+        return self.phase in (Phase.SENT, Phase.ACCEPTED)
+
+    @property
     def usage(self) -> Usage:
         prompt_tokens = self.accepted.prompt_tokens if self.accepted else 0
         return Usage(prompt_tokens, sum(choice.tokens for choice in self.choices), self.cached_tokens)

@@ -88,6 +88,8 @@ def _start(state: State, choice: Choice, where: Place) -> None:
     choice.decode_worker = where.decode.incarnation
     if choice.cached_tokens < 0:
         choice.cached_tokens = choice.cursor
+        state.counts["prefix_query_tokens"] += choice.prompt_tokens
+        state.counts["prefix_hit_tokens"] += choice.cached_tokens
     if choice.computed > choice.cursor:
         state.counts["recomputed_tokens"] += choice.computed - choice.cursor
     choice.computed = 0

@@ -3,6 +3,7 @@
 from libs.contracts.kv_layout import BLOCK_TOKENS
 from libs.contracts.messages import Began, FencedOff, Gone, Hello, Resync
 from services.scheduler import lifecycle, recovery, residence, roll_call
+from services.scheduler.chunk_size import ChunkSizes
 from services.scheduler.events import LinkClosed, Listed, OpenCell, Refuse, Send
 from services.scheduler.memory import Memory
 from services.scheduler.state import DECODE, PREFILL, CellFacts, State
@@ -90,7 +91,11 @@ def _unfit(state: State, hello: Hello) -> str:
 def _welcome(state: State, hello: Hello, now_s: float) -> None:
     if state.facts is None:
         _open_cell(state, CellFacts.of(hello))
-    worker = state.workers[hello.incarnation] = WorkerBook(hello, now_s, state.policy.chunk_target_s)
+    worker = state.workers[hello.incarnation] = WorkerBook(
+        hello,
+        now_s,
+        ChunkSizes.aiming_at(chunk_target_s=state.policy.chunk_target_s, itl_target_s=state.policy.itl_target_s),
+    )
     state.memory.pool.attach(hello.incarnation, hello.version)
     roll_call.strike(state, hello.incarnation)
     roll_call.call(state, hello.host)

@@ -47,7 +47,11 @@ def _of_row(state: State, worker: WorkerBook, row: RowResult) -> Choice | None:
 
 
 def _advance(state: State, worker: WorkerBook, choice: Choice, row: RowResult, ahead: int, now_s: float) -> None:
+    is_first = not choice.generated
     _take_in(state, worker, choice, row)
+    if is_first and choice.generated and choice.is_open:
+        choice.explain(Reason.DECODING, now_s)
+        lifecycle.started(state, choice)
     if row.end and choice.is_open:
         lifecycle.end(state, choice, row.end, now_s)
     if row.end or row.at_until:

@@ -1,5 +1,6 @@
 """How many prompt tokens one version may put into a worker's next step."""
 
+from services.scheduler.chunk_size import MIN_TOKENS
 from services.scheduler.order import rank
 from services.scheduler.state import Policy
 from services.scheduler.worker_book import WorkerBook
@@ -15,7 +16,9 @@ def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
     """
     if not worker.prefilling or worker.has_untaken_chunk:
         return
-    budget = min(int(worker.chunk_size.tokens), _limit_tokens(worker, policy))
+    rows = worker.decoding_rows
+    fitting = max(int(worker.chunk_sizes.of(rows > 0).tokens) - rows, MIN_TOKENS)
+    budget = min(fitting, _limit_tokens(worker, policy))
     for choice in sorted(worker.prefilling.values(), key=rank):
         if budget <= 0:
             return

@@ -20,7 +20,8 @@ class Config(ServiceConfig):
     role: Literal["auto", "hybrid", "disaggregated"] = "auto"  # where prompts are computed
     disaggregate_min_tokens: int = Field(default=0, ge=0)  # under auto, from this many tokens to compute on; 0 is never
     max_chunk_tokens: int = Field(default=512, ge=16)  # prompt tokens of one step
-    chunk_target_ms: float = Field(default=250.0, gt=0)  # how long decoding rows may wait for a chunk
+    chunk_target_ms: float = Field(default=250.0, gt=0)  # how long a step may take where nobody decodes
+    itl_target_ms: float = Field(default=50.0, gt=0)  # and how long where streams wait for their next token
     max_waiting: int = Field(default=1024, ge=1)  # requests taken from the queue, running ones included
     max_running: int = Field(default=64, ge=1)
     event_log_path: str = ""  # a file that gets every event, prompts included; empty: none
@@ -41,5 +42,6 @@ class Config(ServiceConfig):
             disaggregate_min_tokens=self.disaggregate_min_tokens,
             max_chunk_tokens=self.max_chunk_tokens,
             chunk_target_s=self.chunk_target_ms / 1000,
+            itl_target_s=self.itl_target_ms / 1000,
             max_running=self.max_running,
         )

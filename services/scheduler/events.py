@@ -144,6 +144,15 @@ class Ordered:
 
 
 @dataclass(frozen=True, slots=True)
+class Started:
+    """A request's first token is there: how long it waited, for whatever reason, and how long its prompt took."""
+
+    request_id: str
+    queue_s: float
+    prefill_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class KillWorker:
     """To be repeated until the host answers (event Gone)."""
 
@@ -169,4 +178,4 @@ class UpdateIndex:
 
 
 Outward = Send | Refuse | Reply | Tell | Ask | AskHost | KillWorker
-Command = Outward | DeadLetter | AckRequest | Ordered | OpenCell | UpdateIndex
+Command = Outward | DeadLetter | AckRequest | Ordered | Started | OpenCell | UpdateIndex

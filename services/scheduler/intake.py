@@ -10,6 +10,7 @@ from libs.contracts import codec, flow
 from libs.contracts.errors import MalformedMessage
 from libs.contracts.messages import Alive, CellStatus, Done, Resent, Sequence
 from libs.runtime.bus import Bus
+from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from libs.runtime.tracing import Span, start_span
 from libs.runtime.work_queue import Work
@@ -58,6 +59,7 @@ class Intake:
 
     def acknowledge(self, command: AckRequest) -> None:
         """Nothing is owed for this request: all its messages leave the queue."""
+        failpoint("scheduler.ack")
         log.info("request_done", request_id=command.request_id, reason=command.reason)
         for work in self._works.pop(command.request_id, ()):
             self._background.spawn(work.ack())
@@ -78,6 +80,7 @@ class Intake:
             waiting.set_result(command.message)
 
     async def _take(self, work: Work) -> None:
+        failpoint("scheduler.pulled")
         try:
             sequence = codec.decode(Sequence, work.payload)
         except MalformedMessage as error:
@@ -97,6 +100,7 @@ class Intake:
 
     async def _control(self, payload: bytes, traceparent: str) -> bytes:
         message = codec.decode_in("ControlMessage", payload)
+        failpoint("scheduler.control.in")
         ticket = next(self._tickets)
         answer = self._asked[ticket] = asyncio.get_running_loop().create_future()
         self._post(Asked(ticket, message))

@@ -11,6 +11,7 @@ from libs.contracts import codec, flow
 from libs.contracts.errors import MalformedMessage, Unavailable
 from libs.contracts.messages import Gone, Incarnations, Kill, Known, ListIncarnations, Logs, RequestLog
 from libs.runtime.bus import Bus
+from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from services.scheduler.background import Background
 from services.scheduler.events import (
@@ -74,6 +75,7 @@ class Outbox:
         self._telling.setdefault(request_id, []).append(self._background.spawn(work))
 
     async def _tell(self, command: Tell) -> None:
+        failpoint("scheduler.tell")
         payload = codec.encode_in("RepliesMessage", command.message)
         answer = await self._until_answered(
             flow.replies_subject(command.gateway), payload, lambda reply: codec.decode(Known, reply), ANSWER_TIMEOUT_S
@@ -81,13 +83,19 @@ class Outbox:
         self._post(Answered(command.message.request_id, answer.live))
 
     async def _kill(self, command: KillWorker) -> None:
+        failpoint("scheduler.kill.before")
         payload = codec.encode_in("HostMessage", Kill(command.incarnation))
-        self._post(await self._until_answered(flow.host_subject(command.host), payload, _gone, KILL_TIMEOUT_S))
+        gone = await self._until_answered(flow.host_subject(command.host), payload, _gone, KILL_TIMEOUT_S)
+        failpoint("scheduler.kill.gone")
+        self._post(gone)
 
     async def _ask_log(self, command: Ask) -> None:
+        failpoint("scheduler.epoch.ask")
         payload = codec.encode_in("RepliesMessage", command.message)
         subject = flow.replies_subject(command.gateway)
-        self._post(Logged(await self._until_answered(subject, payload, _log_of(command.request_id), ANSWER_TIMEOUT_S)))
+        answer = await self._until_answered(subject, payload, _log_of(command.request_id), ANSWER_TIMEOUT_S)
+        failpoint("scheduler.epoch.answered")
+        self._post(Logged(answer))
 
     async def _list(self, command: AskHost) -> None:
         payload = codec.encode_in("HostMessage", ListIncarnations())

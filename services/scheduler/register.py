@@ -7,6 +7,7 @@ from libs.contracts import flow
 from libs.contracts.errors import Unavailable
 from libs.contracts.messages import CellRecord
 from libs.runtime.bus import Bus
+from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from services.scheduler.config import Config
 from services.scheduler.events import OpenCell
@@ -39,7 +40,9 @@ class Register:
             model_digest="",
             max_prompt_tokens=0,
         )
+        failpoint("scheduler.term.claim")
         term = await bus.claim_term(record)
+        failpoint("scheduler.term.claimed")
         log.info("term_claimed", cell=config.cell, term=term, address=record.address)
         return cls(bus, replace(record, term=term)), term
 
@@ -50,6 +53,7 @@ class Register:
     async def publish(self) -> None:
         """Once the first worker told what the cell can hold, store it. Raises Fenced when another term has the cell."""
         opened = await self._opened
+        failpoint("scheduler.cell.open")
         record = replace(
             self._record,
             block_tokens=opened.block_tokens,

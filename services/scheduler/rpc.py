@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from libs.contracts.messages import Hello, WorkerReport
+from libs.contracts.messages import Delta, Hello, SchedulerMessage, Snapshot, StepResult, WorkerReport
+from libs.runtime.failpoints import failpoint
 from libs.runtime.link import LinkSession
 from libs.runtime.logs import get_logger
 from services.scheduler.events import Event, LinkClosed, Refuse, Send
@@ -18,6 +19,7 @@ class Links:
 
     def __init__(self, post: Callable[[Event], None]) -> None:
         self._post = post
+        self.on_step: Callable[[StepResult], None] = lambda result: None  # told of each reported step, beside the core
         self._outgoing: dict[str, asyncio.Queue[Send | Refuse | None]] = {}
 
     async def serve(self, session: LinkSession) -> None:
@@ -27,6 +29,7 @@ class Links:
         if not isinstance(hello, Hello):
             await session.refuse("a link begins with Hello")
             return
+        failpoint("scheduler.hello")
         log.info("link_opened", worker=hello.worker, role=hello.role, incarnation=hello.incarnation, peer=session.peer)
         outgoing: asyncio.Queue[Send | Refuse | None] = asyncio.Queue()
         self._outgoing[hello.incarnation] = outgoing
@@ -55,6 +58,8 @@ class Links:
             async for message in messages:
                 if self._outgoing.get(hello.incarnation) is outgoing:
                     self._post(message)
+                    if isinstance(message, StepResult):
+                        self.on_step(message)
         finally:
             outgoing.put_nowait(_CLOSED)
 
@@ -63,9 +68,20 @@ class Links:
             command = await outgoing.get()
             match command:
                 case Send():
+                    _pass_failpoints(command.message)
                     await session.send(command.message)
                 case Refuse():
                     log.warning("worker_refused", incarnation=command.incarnation, reason=command.reason)
                     await session.refuse(command.reason, retry=command.retry)
                 case _:
                     return
+
+
+def _pass_failpoints(message: SchedulerMessage) -> None:
+    match message:
+        case Snapshot():
+            failpoint("scheduler.snapshot.send")
+        case Delta():
+            failpoint("scheduler.order.send")
+            if any(resident.cursor >= resident.prompt_tokens for resident in message.added):
+                failpoint("scheduler.hand_over")

@@ -27,6 +27,7 @@ class Policy:
     disaggregate_min_tokens: int = 0  # under AUTO: prompts with that much to compute; 0 is none
     max_chunk_tokens: int = 512
     chunk_target_s: float = 0.25
+    itl_target_s: float = 0.05
     max_running: int = 64
 
 

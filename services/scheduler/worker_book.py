@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from libs.contracts.messages import Ack, BlockGrant, Chunk, Delta, Hello, Snapshot, StepResult
 from libs.contracts.order import StandingOrder
 from services.scheduler.choice import Choice
-from services.scheduler.chunk_size import ChunkSize
+from services.scheduler.chunk_size import ChunkSizes
 from services.scheduler.fit import StepTimeFit
 
 VERSIONS_AHEAD = 2
@@ -37,10 +37,11 @@ class Planned:
     version: int
     choice: Choice
     tokens: int
+    beside: bool  # rows decode in the same step
 
 
 class WorkerBook:
-    def __init__(self, hello: Hello, now_s: float, chunk_target_s: float) -> None:
+    def __init__(self, hello: Hello, now_s: float, chunk_sizes: ChunkSizes) -> None:
         self.name = hello.worker
         self.role = hello.role
         self.incarnation = hello.incarnation
@@ -55,7 +56,7 @@ class WorkerBook:
         self.began = hello.version
         self.last_step = 0
         self.fit = StepTimeFit()
-        self.chunk_size = ChunkSize(chunk_target_s)
+        self.chunk_sizes = chunk_sizes
         self.residents: dict[int, Choice] = {}  # in the order, or about to be
         self.prefilling: dict[int, Choice] = {}  # those of them that need chunks
         self.reserved: set[int] = set()  # handles being prefilled elsewhere, to be decoded here
@@ -140,7 +141,7 @@ class WorkerBook:
 
     def plan_chunk(self, choice: Choice, tokens: int) -> None:
         self._pending.chunks.append(Chunk(choice.handle, tokens))
-        self._planned.append(Planned(self.next_version, choice, tokens))
+        self._planned.append(Planned(self.next_version, choice, tokens, self.decoding_rows > 0))
         choice.chunked += tokens
 
     def remove(self, choice: Choice) -> int:
@@ -249,8 +250,8 @@ class WorkerBook:
         if result.batch_tokens:
             seconds = (result.ended_ns - result.started_ns) / 1e9
             self.fit.report(result.batch_tokens, len(result.rows), seconds)
-            if result.batch_tokens > len(result.rows):
-                self.chunk_size.report(result.batch_tokens, seconds)
+            if result.batch_tokens > len(result.rows) and self._planned:
+                self.chunk_sizes.of(self._planned[0].beside).report(result.batch_tokens, seconds)
         while self._planned and self._planned[0].version <= result.version:
             self._settle(self._planned.popleft())
         copied = [choice for choice, version in self._copying.values() if version <= result.version]

@@ -7,6 +7,7 @@ from libs.contracts import codec, flow
 from libs.contracts.errors import Unavailable
 from libs.contracts.messages import Accepted, Cancel, Done, Known, Rejected, Request, Sequence
 from libs.runtime.bus import Bus, NoResponder, RequestTimeout
+from libs.runtime.failpoints import failpoint
 from libs.runtime.work_queue import Work
 
 ANSWER_TIMEOUT_S = 1.0
@@ -34,14 +35,19 @@ async def publish_sequence(bus: Bus, sequence: Sequence, cell: str, traceparent:
     """Store it in the cell's queue. Raises Overloaded, or Unconfirmed when it may be stored or not."""
     subject = flow.sequences_subject(sequence.model, cell)
     message_id = f"{sequence.request_id}:{sequence.epoch}:sequence"
+    failpoint("tokenizer.publish.before")
     try:
         await bus.enqueue(subject, codec.encode(sequence), message_id=message_id, traceparent=traceparent)
     except Unavailable as error:
         raise Unconfirmed(error.message) from error
+    failpoint("tokenizer.publish.after")
 
 
 async def tell_gateway(bus: Bus, request: Request, message: Accepted | Rejected) -> bool:
-    """Whether the gateway still holds the request; False also when it does not answer for long."""
+    """Whether the gateway still holds the request; False also when there is no such gateway.
+
+    Raises Unconfirmed when it does not answer: it or the broker may be frozen, and whoever thaws goes on.
+    """
     payload = codec.encode_in("RepliesMessage", message)
     timeouts = absences = 0
     while timeouts < TIMEOUT_TRIES and absences < ABSENT_TRIES:
@@ -55,7 +61,9 @@ async def tell_gateway(bus: Bus, request: Request, message: Accepted | Rejected)
             await asyncio.sleep(0 if bus.connected else ABSENT_PAUSE_S)
         else:
             return codec.decode(Known, answer).live
-    return False
+    if absences == ABSENT_TRIES:
+        return False
+    raise Unconfirmed(f"gateway {request.gateway} does not answer")
 
 
 async def cancel(bus: Bus, request: Request, cell: str) -> None:

@@ -7,12 +7,13 @@ was slow) is done again: the ids are the same, and the scheduler's queue stores 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 
 from libs.contracts import codec, flow
 from libs.contracts.errors import HeadraceError, MalformedMessage, WireError
 from libs.contracts.messages import Accepted, Rejected, Request
 from libs.runtime.bus import Bus
+from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from libs.runtime.tracing import Attribute, start_span
 from libs.runtime.work_queue import Work
@@ -67,6 +68,7 @@ class Tokenizing:
 
     async def _handle(self, work: Work) -> None:
         """Acknowledge the message once there is nothing left to do for it; else it comes again."""
+        failpoint("tokenizer.pulled")
         try:
             request = codec.decode(Request, work.payload)
         except MalformedMessage as error:
@@ -85,7 +87,9 @@ class Tokenizing:
         except Exception as error:  # a prompt that finds a bug must not be tried for ever
             log.error("failed", exc_info=error, request_id=request.request_id)
             await self._reject(request, HeadraceError("the prompt could not be encoded"))
+        failpoint("tokenizer.ack.before")
         await work.ack()
+        failpoint("tokenizer.ack.after")
 
     async def _serve(self, request: Request, work: Work) -> None:
         """Publish the sequence and have the gateway accept it, or tell the gateway why not. Raises Unconfirmed."""
@@ -109,6 +113,7 @@ class Tokenizing:
         accepted = Accepted(request.request_id, request.epoch, prepared.cell, len(ids), echoed)
         if await intake.tell_gateway(self._bus, request, accepted):
             self.counts["accepted"] += 1
+            failpoint("tokenizer.accepted.after")
             return
         self.counts["cancelled"] += 1
         log.info("cancelled", request_id=request.request_id)
@@ -117,7 +122,9 @@ class Tokenizing:
     async def _reject(self, request: Request, error: HeadraceError) -> None:
         self.counts["rejected"] += 1
         log.info("rejected", request_id=request.request_id, code=error.code)
-        await intake.tell_gateway(self._bus, request, Rejected(request.request_id, request.epoch, WireError.of(error)))
+        with suppress(Unconfirmed):  # its deadline ends it
+            rejected = Rejected(request.request_id, request.epoch, WireError.of(error))
+            await intake.tell_gateway(self._bus, request, rejected)
 
 
 def _attributes(prepared: Prepared) -> dict[str, Attribute]:

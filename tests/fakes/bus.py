@@ -1,7 +1,6 @@
 """A bus inside one process: what libs.runtime.bus.Bus promises of requests and queues, without a broker."""
 
 import asyncio
-import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from libs.contracts.errors import HeadraceError, Unavailable
 from libs.contracts.messages import CellRecord
 from libs.runtime.bus import Bus, NoResponder, RequestTimeout
 
-Handler = Callable[[bytes, str], Awaitable[None] | None]
+Handler = Callable[[bytes, str], None]
 Responder = Callable[[bytes, str], Awaitable[bytes]]
 
 
@@ -64,9 +63,7 @@ class FakeBus:
             raise Unavailable("the connection to the broker is closed")
         self.published.append((subject, payload))
         if handler := self._handlers.get(subject):
-            result = handler(payload, traceparent)
-            if inspect.isawaitable(result):
-                await result
+            handler(payload, traceparent)
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float, traceparent: str = "") -> bytes:
         await asyncio.sleep(0)

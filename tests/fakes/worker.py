@@ -1,6 +1,7 @@
 """A worker without a process: the real standing order and residents over the fake engine, stepped by hand.
 
-Its steps take `step_s` of the test's own time. What it would send on its link comes back from `boundary`. Residents
+Its steps take `step_s`, and `token_s` a token, of the
+test's own time. What it would send on its link comes back from `boundary`. Residents
 of which `garbles` is true have wrong ids written into their blocks: nobody may read what a fenced attempt writes.
 """
 
@@ -45,7 +46,8 @@ class FakeWorker:
     ) -> None:
         self.name, self.pool = name, pool
         self.engine = FakeEngine(pool, nan_ids=nan_ids)
-        self.step_s = 0.02
+        self.step_s, self.token_s = 0.02, 0.0
+        self.took: list[tuple[float, int]] = []  # seconds and rows of each step
         self.link_up = False
         self.garbles: Callable[[Resident], bool] = lambda resident: False
         self.on_frame: Callable[[Resident, RowResult], object] = lambda resident, row: None
@@ -131,7 +133,9 @@ class FakeWorker:
         if step is None:
             return None
         samples = self._sample(step)
-        started_ns, self._now_ns = self._now_ns, self._now_ns + int(self.step_s * 1e9)
+        took_s = self.step_s + self.token_s * sum(len(row.token_ids) for row in step.rows)
+        self.took.append((took_s, len(step.rows)))
+        started_ns, self._now_ns = self._now_ns, self._now_ns + int(took_s * 1e9)
         report = self.residents.absorb(step, samples, started_ns=started_ns, ended_ns=self._now_ns)
         self.steps += 1
         self._unacked.keep(report.result)

@@ -1,11 +1,13 @@
-"""Brokers shared by the integration tests, and one of its own for a test that kills it."""
+"""Brokers shared by the integration tests, one of its own for a test that kills it, and whole pipelines."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from libs.runtime.prefix_index import load_library
+from tests.integration.pipeline import Pipeline, pipeline
 from tests.integration.servers import NatsServer, ValkeyServer, free_port
 
 
@@ -38,6 +40,25 @@ async def valkey_server(tmp_path: Path) -> AsyncIterator[ValkeyServer]:
         yield server
     finally:
         server.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_pipeline(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pipeline]:
+    """One for all tests of a module; these run in the module's event loop."""
+    async with pipeline(tmp_path_factory.mktemp("pipeline")) as running:
+        running.start_worker(step_s=0.02)
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def running(shared_pipeline: Pipeline) -> AsyncIterator[Pipeline]:
+    """A pipeline with one worker, at rest before and after the test, with every connection as it should be."""
+    await shared_pipeline.ready()
+    yield shared_pipeline
+    for way in shared_pipeline.to_nats.values():
+        way.heal()
+    shared_pipeline.to_scheduler.heal()
+    await shared_pipeline.quiet()
 
 
 @pytest.fixture

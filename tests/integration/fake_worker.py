@@ -17,6 +17,7 @@ from pydantic import SecretStr
 
 from libs.contracts import flow
 from libs.contracts.kv_layout import blocks_for
+from libs.contracts.messages import CellRecord
 from libs.engine.worker.config import WorkerConfig
 from libs.engine.worker.link_client import CellLeader
 from libs.engine.worker.serve import Role, Worker
@@ -55,8 +56,18 @@ class MappedPool(FakePool):
         ]
 
 
+class LeaderVia(CellLeader):
+    """Dials another address than the cell's record names: that of a proxy."""
+
+    via = ""
+
+    async def of_term(self, term: int) -> CellRecord:
+        record = await super().of_term(term)
+        return replace(record, address=self.via or record.address)
+
+
 async def main(settings: dict[str, str]) -> None:
-    role, pool = ROLES[settings["role"]], MappedPool(Path(settings["pool"]))
+    role, pool = ROLES[settings["role"]], MappedPool(Path(settings["pool"]), int(settings.get("blocks", BLOCKS)))
     step_s = float(settings["step_s"])
     engine = FakeEngine(pool, before_step=lambda rows: time.sleep(step_s))
     loaded = replace(fake_loaded(pool, engine), pool_name=settings["pool"])
@@ -71,7 +82,9 @@ async def main(settings: dict[str, str]) -> None:
     async with Bus.connect(
         settings["nats_url"], service=role.service, user=role.service, password=settings["nats_password"]
     ) as bus:
-        worker = Worker(config, role, loaded, bus, CellLeader(await bus.cells(), config.model, config.cell))
+        leader = LeaderVia(await bus.cells(), config.model, config.cell)
+        leader.via = settings.get("link_via", "")
+        worker = Worker(config, role, loaded, bus, leader)
         await worker.run(asyncio.Event(), 1.0)
 
 

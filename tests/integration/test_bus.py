@@ -31,6 +31,23 @@ async def test_a_published_message_reaches_its_subscriber_with_its_trace(nats_se
         assert await asyncio.wait_for(arrived.get(), SOON_S) == (b"bare", "")
 
 
+async def test_messages_keep_their_order_whichever_way_they_take(nats_server: NatsServer) -> None:
+    """Those with a trace wait in the library's buffer; those without are written at once, but never before them."""
+    arrived: asyncio.Queue[bytes] = asyncio.Queue()
+    async with nats_server.connect("gateway") as gateway, nats_server.connect("decode_worker") as worker:
+        await gateway.subscribe(flow.tokens_subject("g1"), lambda payload, _: arrived.put_nowait(payload))
+
+        for index in range(300):
+            await worker.publish(
+                flow.tokens_subject("g1"), b"%d" % index, traceparent=TRACEPARENT if index % 3 == 0 else ""
+            )
+            if index % 50 == 0:
+                await asyncio.sleep(0)
+
+        async with asyncio.timeout(SOON_S):
+            assert [await arrived.get() for _ in range(300)] == [b"%d" % index for index in range(300)]
+
+
 async def test_requests_of_one_subject_are_served_side_by_side(nats_server: NatsServer) -> None:
     """A handler that waits for a later request gets it."""
     second = asyncio.Event()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from libs.contracts import flow
+from libs.runtime.failpoints import POINTS
 
 ROOT = Path(__file__).parents[2]
 CODE = ("services", "libs", "kernels", "cli", "deploy", "bench")
@@ -24,11 +25,13 @@ CARRIERS = {  # modules of the scheduler that wait, send or read: everything els
     "__init__",
     "__main__",
     "background",
+    "broker_watch",
     "config",
     "event_log",
     "index",
     "intake",
     "loop",
+    "metrics",
     "outbox",
     "register",
     "rpc",
@@ -129,6 +132,18 @@ def test_every_module_of_the_scheduler_is_pure_or_named_here() -> None:
     modules = {f"services.scheduler.{path.stem}" for path in (ROOT / "services" / "scheduler").glob("*.py")}
 
     assert modules - set(pure) == {f"services.scheduler.{name}" for name in CARRIERS}
+
+
+def test_every_failpoint_is_declared_and_in_one_place() -> None:
+    """The matrix of faults iterates over the list; of a point in two places it would test one."""
+    calls = [
+        node.args[0].value if isinstance(node.args[0], ast.Constant) else ast.unparse(node)
+        for _, text in sources()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("failpoint", "failpoint_bytes")
+    ]
+
+    assert sorted(map(str, calls)) == sorted(POINTS)
 
 
 def test_the_readme_draws_every_hop() -> None:

@@ -16,6 +16,8 @@ COMMON = {
     "log_level",
     "log_format",
     "drain_s",
+    "failpoints",
+    "failpoints_file",
 }
 WORKER = {
     "model",
@@ -43,6 +45,9 @@ SETTINGS = {
         "api_key",
         "max_body_bytes",
         "request_timeout_s",
+        "max_waiting",
+        "max_wait_s",
+        "max_connections",
         "max_model_len",
     },
     "tokenizer": {
@@ -68,6 +73,7 @@ SETTINGS = {
         "disaggregate_min_tokens",
         "max_chunk_tokens",
         "chunk_target_ms",
+        "itl_target_ms",
         "max_waiting",
         "max_running",
         "event_log_path",

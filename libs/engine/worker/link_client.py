@@ -29,6 +29,7 @@ from libs.engine.worker.bundle import Bundle
 from libs.engine.worker.order_check import OrderLimits
 from libs.engine.worker.unacked import Unacked
 from libs.runtime.cells import CellDirectory
+from libs.runtime.failpoints import failpoint
 from libs.runtime.link import LinkClient, LinkLost, dial_link
 from libs.runtime.logs import get_logger
 
@@ -108,6 +109,7 @@ class SchedulerLink:
         """Open the conversation of this session: Hello, then everything unacknowledged."""
         if ready.session != self._session or self._is_greeted:
             return
+        failpoint("worker.hello")
         self._is_greeted = True
         self._outbox.put_nowait(ready.hello)
         self._bundle.take()  # what waits is unacknowledged, too
@@ -125,6 +127,7 @@ class SchedulerLink:
             self._outbox.put_nowait(results[0] if len(results) == 1 else StepResults(results))
 
     async def _attach(self, record: CellRecord) -> None:
+        failpoint("worker.attach")
         async with self._dial(record.address, self._token) as link:
             self._session += 1
             self._to_steps(HelloWanted(self._session))
@@ -137,6 +140,7 @@ class SchedulerLink:
     async def _send_all(self, link: LinkClient) -> NoReturn:
         while True:
             message = await self._outbox.get()
+            failpoint("worker.result.send")
             await link.send(message)
             self._outbox.task_done()
 
@@ -150,6 +154,7 @@ class SchedulerLink:
             return
         match message:
             case Ack():
+                failpoint("worker.ack")
                 self._unacked.ack(message.step_number)
             case FencedOff():
                 raise Fenced(message.reason)

@@ -14,6 +14,7 @@ from libs.engine.worker.residences import Residences
 from libs.engine.worker.residents import StepReport, Taken
 from libs.engine.worker.step_thread import Crashed, Post
 from libs.runtime.bus import Bus
+from libs.runtime.failpoints import failpoint, failpoint_bytes
 from libs.runtime.logs import get_logger
 
 log = get_logger("worker")
@@ -41,6 +42,7 @@ class Reporter:
             case StepReport():
                 await self._report_step(post)
             case Taken():
+                failpoint("worker.began")
                 self._link.send(post.began)
                 self._residences.begin(post.added, post.at_ns)
                 self._residences.end(post.removed, post.at_ns)
@@ -53,6 +55,7 @@ class Reporter:
                 raise post.error
 
     async def _report_step(self, report: StepReport) -> None:
+        failpoint("worker.step.absorbed")
         frames = frames_of(
             report,
             self._residences.note(report),
@@ -62,7 +65,9 @@ class Reporter:
         )
         for gateway, payload in frames:
             try:
+                payload = failpoint_bytes("worker.frame.before", payload)
                 await self._bus.publish(flow.tokens_subject(gateway), payload)
             except (Unavailable, ValueError) as error:
                 log.warning("frame_lost", gateway=gateway, reason=str(error))
+        failpoint("worker.frame.after")
         self._link.report(report.result)

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from libs.contracts.messages import ServiceStatus
 from libs.engine.worker.config import WorkerConfig
 from libs.engine.worker.link_client import CellLeader
 from libs.engine.worker.serve import Loaded, Role, Worker
+from libs.runtime import failpoints
 from libs.runtime.bus import Bus
 from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
@@ -20,6 +22,7 @@ from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
 
 C = TypeVar("C", bound=WorkerConfig)
+Loader = Callable[[WorkerConfig, Callable[[int, int], None]], Loaded]
 
 log = get_logger("worker")
 
@@ -50,10 +53,11 @@ class Life:
         return ServiceStatus(self._role.service, self._config.instance, os.getpid(), 0, attached, detail)
 
 
-async def run_worker(kind: type[C], role: Role) -> None:
-    """Everything a worker service's main does."""
+async def run_worker(kind: type[C], role: Role, load: Loader | None = None) -> None:
+    """Everything a worker service's main does; `load` is that of libs/engine/worker/load.py unless given."""
     config = load_config(kind, prefix=f"HR_{role.service.upper()}_")
     setup_logs(config.log_level, config.log_format, service=role.service, instance=config.instance)
+    failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
     life = Life(config, role)
     async with (
@@ -67,7 +71,7 @@ async def run_worker(kind: type[C], role: Role) -> None:
         ) as bus,
     ):
         await serve_status(bus, life.status)
-        loaded = await _load(config, life, stop)
+        loaded = await _load(config, life, stop, load or _load_engine)
         if loaded is not None:
             leader = CellLeader(await bus.cells(), config.model, config.cell)
             life.worker = Worker(config, role, loaded, bus, leader)
@@ -75,20 +79,20 @@ async def run_worker(kind: type[C], role: Role) -> None:
     log.info("stopped")
 
 
-def _load_engine(config: WorkerConfig, life: Life) -> Loaded:
+def _load_engine(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loaded:
     from libs.engine.worker.load import load  # torch takes seconds to import; the process answers meanwhile
 
-    return load(config, life.note_progress)
+    return load(config, progress)
 
 
-async def _load(config: WorkerConfig, life: Life, stop: asyncio.Event) -> Loaded | None:
+async def _load(config: WorkerConfig, life: Life, stop: asyncio.Event, load: Loader) -> Loaded | None:
     """The engine, or None when the process is told to stop first.
 
     The thread that loads ends with it: OpenMP keeps a team for every thread that computed, and with more threads than
     cores the team of the step thread would no longer spin between the operations of a step.
     """
     loader = ThreadPoolExecutor(1, thread_name_prefix="load")
-    loading = asyncio.get_running_loop().run_in_executor(loader, _load_engine, config, life)
+    loading = asyncio.get_running_loop().run_in_executor(loader, load, config, life.note_progress)
     loader.shutdown(wait=False)
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)

@@ -6,12 +6,14 @@ through one callback, in the order in which it happened.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from libs.engine.rows import Sampled, StepRow
 from libs.engine.worker.boundary import Boundary, Order, Word
 from libs.engine.worker.ports import BlockPool, StepEngine
 from libs.engine.worker.residents import Residents
+from libs.runtime.failpoints import failpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class StepThread:
     def __init__(
         self, residents: Residents, engine: StepEngine, pool: BlockPool, post: Callable[[Post], object]
     ) -> None:
-        self._boundary = Boundary(residents, engine, pool, post, time.monotonic_ns)
+        self._boundary = Boundary(residents, _Watched(engine), pool, post, time.monotonic_ns)
         self._post = post
         self._thread = threading.Thread(target=self._run, name="steps", daemon=True)
         self._wake = threading.Condition()
@@ -79,7 +81,22 @@ class StepThread:
     def _advance(self) -> bool:
         """Take a version and step; False when there was nothing to do."""
         has_taken = self._boundary.take()
+        if has_taken:
+            failpoint("worker.version.taken")
         step = self._boundary.rows()
         if step is not None:
+            failpoint("worker.step.before")
             self._boundary.step(step)
         return has_taken or step is not None
+
+
+class _Watched:
+    """The engine, with a place for a fault between a step's KV and what becomes of its tokens."""
+
+    def __init__(self, engine: StepEngine) -> None:
+        self._engine = engine
+
+    def step(self, rows: Sequence[StepRow]) -> list[Sampled | None]:
+        samples = self._engine.step(rows)
+        failpoint("worker.step.published")
+        return samples

@@ -13,7 +13,8 @@ def test_a_model_and_a_token_are_enough() -> None:
     """Everything else has a default that serves a small machine."""
     policy = load_config(Config, prefix="HR_SCHEDULER_", environ=NEEDED).policy
     assert (policy.cell, policy.model, policy.role) == ("c0", "m", "auto")
-    assert (policy.max_chunk_tokens, policy.chunk_target_s, policy.max_running) == (512, 0.25, 64)
+    assert (policy.max_chunk_tokens, policy.chunk_target_s, policy.itl_target_s) == (512, 0.25, 0.05)
+    assert policy.max_running == 64
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,20 @@ def test_chunks_shrink_to_what_fits_the_target_time() -> None:
     assert max(sizes) == FIRST_TOKENS and set(sizes[-10:-1]) == {16}
 
 
+def test_a_step_beside_streams_fits_their_target() -> None:
+    """A long prompt moves in smaller chunks while somebody decodes, and in larger ones once nobody does."""
+    cell = hybrid(blocks=256, itl_target_s=0.05, chunk_target_s=0.25)
+    worker = next(iter(cell.workers.values()))
+    worker.step_s, worker.token_s = 0.01, 0.001
+    cell.submit("stream", prompt(20), params(40))
+    cell.run(until=lambda: len(worker.took) > 2)
+    cell.submit("long", prompt(3000, first=5000), params(2))
+    cell.run()
+    beside_s = [seconds for seconds, rows in worker.took if rows > 1]
+    assert len(beside_s) > 20 and max(beside_s[5:]) <= 0.05
+    assert max(seconds for seconds, _ in worker.took) > 0.15
+
+
 def test_chunks_of_a_cold_worker_start_small_and_grow() -> None:
     """What a step costs is learnt from small ones: two large ones ahead could not be called back."""
     cell = hybrid(max_chunk_tokens=256)

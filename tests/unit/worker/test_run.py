@@ -3,8 +3,6 @@
 import asyncio
 import threading
 
-import pytest
-
 from libs.engine.worker import run
 from libs.engine.worker.config import WorkerConfig
 from libs.engine.worker.run import Life
@@ -14,19 +12,18 @@ from tests.fakes.engine import FakeEngine, FakePool, fake_loaded
 ROLE = Role("decode_worker", "decode", "decode_worker.decode")
 
 
-async def test_the_thread_that_loads_ends_with_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_thread_that_loads_ends_with_loading() -> None:
     """A thread that stayed would keep its OpenMP team, and every step would pay for more threads than cores."""
     loaders = []
 
-    def load(config: WorkerConfig, life: Life) -> Loaded:
+    def load(config: WorkerConfig, progress: object) -> Loaded:
         loaders.append(threading.current_thread())
         pool = FakePool(4)
         return fake_loaded(pool, FakeEngine(pool))
 
-    monkeypatch.setattr(run, "_load_engine", load)
     config = WorkerConfig(model="m", model_dir="d", pool="fd:3", link_token="t")  # type: ignore[arg-type]
 
-    await run._load(config, Life(config, ROLE), asyncio.Event())
+    await run._load(config, Life(config, ROLE), asyncio.Event(), load)
 
     loaders[0].join(timeout=5)
     assert not loaders[0].is_alive()

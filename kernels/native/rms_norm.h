@@ -1,0 +1,20 @@
+// Scale tokens to unit root mean square, then by a learned weight, rounded for the product that reads them.
+#pragma once
+#include <cstdint>
+
+namespace hr {
+
+struct RmsNormArgs {
+  const float* x;       // [rows, width]
+  const int32_t* rows;  // [tokens]: which rows of x to take; null: the first `tokens`
+  const float* weight;  // [width]
+  void* out;            // [tokens, width] of dtype
+  int32_t tokens, width;
+  float eps;
+  int32_t dtype;  // HrDtype
+};
+
+int64_t rms_norm_tiles(const RmsNormArgs&);
+void rms_norm_tile(const RmsNormArgs&, int64_t tile);
+
+}  // namespace hr

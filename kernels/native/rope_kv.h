@@ -1,0 +1,25 @@
+// Rotate queries and keys by their positions; queries go out rounded, keys and values into the slots of their tokens.
+#pragma once
+#include <cstdint>
+
+#include "api.h"
+
+namespace hr {
+
+struct RopeKvArgs {
+  const float* qkv;          // [tokens, (Q + 2H) D]: queries, keys, values
+  void* q;                   // [tokens, Q D] of dtype
+  const HrPool* pool;
+  const int32_t* positions;  // [tokens] absolute
+  const int32_t* blocks;     // [tokens]: the block that holds each token's slot, position mod T
+  const float* cos;          // [positions, D / 2]
+  const float* sin;
+  int32_t tokens, heads, kv_heads, head_dim;
+  int32_t layers, layer;
+  int32_t dtype;  // HrDtype
+};
+
+int64_t rope_kv_tiles(const RopeKvArgs&);
+void rope_kv_tile(const RopeKvArgs&, int64_t tile);
+
+}  // namespace hr

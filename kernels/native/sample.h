@@ -1,0 +1,34 @@
+// Draw a token from each row of logits, and its log-probability: eight vocabulary segments a row, combined in order.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "api.h"
+
+namespace hr {
+
+constexpr int VOCABULARY_SEGMENTS = 8;
+
+struct SegmentResult {
+  float best;  // greatest logit, score or perturbed score, as the row's settings ask
+  int32_t id;  // its id, the lowest of equals
+  float top, sum;  // raw logits: maximum, and Σ exp(logit − top)
+  int32_t is_finite;
+};
+struct SampleState {
+  SegmentResult segment[VOCABULARY_SEGMENTS];
+  std::atomic<int32_t> done{0};
+};
+
+struct SampleArgs {
+  const float* logits;   // [count, vocab]
+  int32_t vocab, count;
+  HrRow* const* rows;    // [count]; token, logprob and is_nan are set. A row with draws 0 or is_nan draws nothing
+  SampleState* states;   // [count]
+};
+
+int64_t sample_tiles(const SampleArgs&);
+void sample_tile(const SampleArgs&, int64_t tile);  // the last tile of a row finishes it
+
+}  // namespace hr
