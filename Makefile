@@ -2,6 +2,7 @@
 
 PYTHON ?= python3           # 3.11 or newer, with venv; used once, to make the environment
 PIP_ARGS ?=                 # for every pip install, e.g. an index that has the CPU build of torch
+KERNELS ?=                  # for the native kernels: --all builds every instruction level, for an image
 ARGS ?=                     # for `make up`: make up ARGS="--port 0 --role disaggregated"
 
 VENV := .venv
@@ -10,13 +11,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install -qq --constraint constraints.txt $(PIP_ARGS)
 CODE := services libs kernels protos cli deploy bench tests
 
-.PHONY: up test lint model protos golden clean
+.PHONY: up test lint model kernels protos golden clean
 .DEFAULT_GOAL := up
 
-up: $(VENV)/runs  ## serve the default model until Ctrl-C
+up: $(VENV)/runs kernels  ## serve the default model until Ctrl-C
 	@$(BIN)/headrace up $(strip $(ARGS))
 
-test: $(VENV)/tests model  ## all tests
+test: $(VENV)/tests model kernels  ## all tests
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/tests  ## format, rules, types, import contracts
@@ -27,6 +28,9 @@ lint: $(VENV)/tests  ## format, rules, types, import contracts
 
 model: $(VENV)/runs  ## convert the default model into the cache, once
 	@$(BIN)/python -c 'from cli.models import *; resolve_model(DEFAULT_NAME, cache_root(), lambda done, total: None)'
+
+kernels: $(VENV)/runs  ## compile the native kernels, where their sources or the compiler changed
+	@$(BIN)/python -m kernels.native.build $(strip $(KERNELS))
 
 protos: $(VENV)/tests  ## regenerate the wire code beside its source
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/v1/*.proto
@@ -39,7 +43,7 @@ golden: model  ## regenerate the golden files with the transformers library, in 
 	  "$$($(BIN)/python -c 'from cli.models import *; print(resolve_model(DEFAULT_NAME, cache_root(), lambda d, t: None))')"
 
 clean:  ## remove the environments; models and run directories stay
-	rm -rf $(VENV) $(VENV)-golden build *.egg-info
+	rm -rf $(VENV) $(VENV)-golden build kernels/native/build *.egg-info
 
 $(BIN)/python:
 	$(strip $(PYTHON)) -m venv $(VENV)
