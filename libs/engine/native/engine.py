@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from kernels.native.structs import HrPool
 from libs.contracts.kv_layout import blocks_for
 from libs.contracts.messages import SamplingParams
-from kernels.native.structs import HrPool
 from libs.engine.native.kernels import Kernels
 from libs.engine.native.model import NativeModel
 from libs.engine.native.packed_file import address

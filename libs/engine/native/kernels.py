@@ -3,8 +3,8 @@
 import weakref
 from typing import Protocol
 
-from libs.contracts.errors import ConfigError
 from kernels.native.structs import DTYPES, SOURCES
+from libs.contracts.errors import ConfigError
 from libs.engine.native.packed_file import Bytes, address
 from libs.engine.native.step_rows import StepRows
 from libs.engine.safetensors_file import Array

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from libs.engine.model_config import ModelConfig
 from kernels.native.structs import DTYPES, HrLayer, HrLinear, HrModel
+from libs.engine.model_config import ModelConfig
 from libs.engine.native.packed_file import Bytes, address
 from libs.engine.native.parts import BIAS, Linear, linears
 

@@ -5,8 +5,8 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
-from libs.contracts.kv_layout import blocks_for
 from kernels.native.structs import HrRow
+from libs.contracts.kv_layout import blocks_for
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 
 FIRST_ROWS: Final = 64

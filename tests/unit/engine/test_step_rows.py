@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from libs.contracts.messages import SamplingParams
 from kernels.native.structs import HrRow
+from libs.contracts.messages import SamplingParams
 from libs.engine.native.step_rows import StepRows
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 
