@@ -29,6 +29,7 @@ from services.gateway.validate import ValidRequest
 
 EPOCH = 1  # of a request's first attempt
 LOST_S = 5.0
+NEVER_CAME_S = 40.0  # a pull of the queue that was lost is renewed within 35 s
 TENANT = ""  # one for all, until keys name theirs
 
 
@@ -151,7 +152,7 @@ class Stream:
 
     def doubt(self) -> None:
         """The scheduler may have dropped this request: ask soon, and believe it when it says so."""
-        self._doubted = True
+        self._doubted, self._unknown_since_s = True, None
         for choice in self.choices:
             if choice.repair:
                 choice.repair.hurry()
@@ -212,13 +213,15 @@ class Stream:
     def _check_known(self, known: bool, now_s: float) -> None:
         """A request that was being computed, and stays unknown for longer than a restart takes, will not come back.
 
-        Before its first token it may just be on its way to the scheduler, unless there is reason to doubt that.
+        Before its first token it may just be on its way to the scheduler, and is given longer, unless there is reason
+        to doubt that.
         """
-        if known or not (self._doubted or self.phase is Phase.STREAMING):
+        is_due = self._doubted or self.phase is Phase.STREAMING
+        if known:
             self._unknown_since_s = None
         elif self._unknown_since_s is None:
             self._unknown_since_s = now_s
-        elif now_s - self._unknown_since_s >= LOST_S:
+        elif now_s - self._unknown_since_s >= (LOST_S if is_due else NEVER_CAME_S):
             raise Unavailable("the request was lost, try again")
 
     def _add(self, choice: Choice, position: int, ids: tuple[int, ...], end: str, now_s: float) -> None:
