@@ -94,7 +94,7 @@ class Scheduler(Process):
         now = datetime.fromtimestamp(self.clock.now_s, UTC)
         watch = BrokerWatch(bus, state, self._loop.post)
         intake = Intake(bus, state, watch.post, background, now)
-        self.outbox = Outbox(bus, self._loop.post, background)
+        self.outbox = Outbox(bus, self._loop.post, background, cell=CELL, term=term)
         updates = IndexUpdates(cast(Any, _NoIndex()), CELL, term)
         carriers = dict(carriers_of(self.links, intake, self.outbox, register, updates))
         carriers[Started] = Metrics(state).started
