@@ -34,6 +34,7 @@ POLL_S = 0.03
 OPTIONS = {
     "port": 0,
     "dtype": "float32",
+    "kernels": "torch",  # for the plain layout of its pool; nothing here loads them
     "prefill": 1,
     "decode": 2,
     "tokenizers": 2,
@@ -148,6 +149,7 @@ class Lane:
             await asyncio.sleep(POLL_S)
         history.rested_s = time.monotonic()
         if status is not None:
+            history.tokens_recomputed = status.recomputed_tokens
             history.quiet = await asyncio.to_thread(self._quiet, status, queued)
 
     def _quiet(self, status: StackStatus, queued: dict[str, int]) -> Quiet:
