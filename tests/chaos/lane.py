@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -134,6 +135,11 @@ class Lane:
                 parsed = json.loads(line)
                 if isinstance(parsed, dict):
                     yield parsed
+
+    def keep_logs(self, folder: Path) -> Path:
+        """Copy the logs of this stack; the next start empties them."""
+        shutil.copytree(self.run_dir.logs, folder, dirs_exist_ok=True)
+        return folder
 
     async def perform(self, operation: Operation) -> None:
         await perform(self._http, self.base_url, self.model, operation)

@@ -75,7 +75,8 @@ async def _run_lane(folder: Path, role: str, waiting: list[int], failed: dict[in
             while waiting:
                 history = await run_schedule(lane, seed := waiting.pop(0))
                 if problems := check(history, FAKE_ORACLE):
-                    failed[seed] = [*map(str, draw(seed)), *problems, str(history.save(HISTORIES))]
+                    logs = lane.keep_logs(history.save(HISTORIES).with_suffix(".logs"))
+                    failed[seed] = [*map(str, draw(seed)), *problems, str(logs)]
                     break
 
 
