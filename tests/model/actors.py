@@ -41,8 +41,6 @@ from tests.model.demand import CELL, MODEL, TIMEOUT_S, Call, serve, stream_of
 from tests.model.process import Clock, Process
 from tests.model.worker import HOST
 
-WAITING_MAX = 1024
-
 
 class _Steady(LoopClock):
     """The scheduler's clock; wall time and the loops' time are one here."""
@@ -93,7 +91,7 @@ class Scheduler(Process):
         now = datetime.fromtimestamp(self.clock.now_s, UTC)
         watch = BrokerWatch(bus, state, self._loop.post)
         intake = Intake(bus, state, watch.post, background, now)
-        self.outbox = Outbox(bus, self._loop.post, background)
+        self.outbox = Outbox(bus, self._loop.post, background, cell=CELL, term=term)
         updates = IndexUpdates(cast(Any, _NoIndex()), CELL, term)
         carriers = dict(carriers_of(self.links, intake, self.outbox, register, updates))
         carriers[AckRequest] = self._noting(carriers[AckRequest])
@@ -122,7 +120,7 @@ class Gateway(Process):
         self.metrics = Metrics(MODEL)
         outbox = GatewayOutbox(self._client.as_bus(), self.name, patience_s=TIMEOUT_S, unix_s=lambda: self.clock.now_s)
         self.outbox = outbox
-        self.hub = Hub(outbox, self.metrics, Crowd(max_waiting=WAITING_MAX, max_wait_s=TIMEOUT_S))
+        self.hub = Hub(outbox, self.metrics, Crowd(max_waiting=10_000, max_wait_s=1e9))
         self.streams: dict[str, Stream] = {}
         self.start(self._serve())
 

@@ -13,7 +13,6 @@ from tests.model.demand import Call
 from tests.model.worker import Worker
 from tests.model.world import BLOCK_TOKENS, World
 
-EXITS = ("Fenced",)  # of schedulers whose term is over, and of workers that were given up
 UNACCEPTED = ("unavailable", "overloaded")  # nobody could take it
 DEATHS_OF_POISON = 3
 
