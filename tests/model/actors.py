@@ -16,7 +16,7 @@ from libs.runtime.prefix_index import PrefixIndex
 from services.gateway.crowd import Crowd
 from services.gateway.hub import Hub
 from services.gateway.intake import listening
-from services.gateway.metrics import Metrics
+from services.gateway.metrics import Metrics as GatewayMetrics
 from services.gateway.outbox import Outbox as GatewayOutbox
 from services.gateway.stream import ClientGone, Stream
 from services.scheduler.config import Config
@@ -34,6 +34,8 @@ from tests.model.client import Client, Directory
 from tests.model.demand import CELL, MODEL, TIMEOUT_S, Call, serve, stream_of
 from tests.model.process import Clock, Process
 from tests.model.worker import HOST
+
+WAITING_MAX = 1024
 
 
 class _Steady(LoopClock):
@@ -99,10 +101,10 @@ class Gateway(Process):
     def __init__(self, number: int, clock: Clock, broker: Broker) -> None:
         super().__init__(f"gateway-{number}", clock)
         self._client = Client(broker, self)
-        self.metrics = Metrics(MODEL)
+        self.metrics = GatewayMetrics(MODEL)
         outbox = GatewayOutbox(self._client.as_bus(), self.name, patience_s=TIMEOUT_S, unix_s=lambda: self.clock.now_s)
         self.outbox = outbox
-        self.hub = Hub(outbox, self.metrics, Crowd(max_waiting=10_000, max_wait_s=1e9))
+        self.hub = Hub(outbox, self.metrics, Crowd(max_waiting=WAITING_MAX, max_wait_s=TIMEOUT_S))
         self.streams: dict[str, Stream] = {}
         self.start(self._serve())
 
