@@ -12,6 +12,7 @@ from libs.contracts import codec, flow
 from libs.contracts.errors import Unavailable
 from libs.contracts.messages import Gone, Incarnations, Kill, Request
 from libs.contracts.messages import Sequence as WireSequence
+from services.gateway.crowd import Crowd
 from services.gateway.hub import Hub
 from services.gateway.intake import listening
 from services.gateway.metrics import Metrics
@@ -90,7 +91,7 @@ class Scheduler(Process):
         now = datetime.fromtimestamp(self.clock.now_s, UTC)
         watch = BrokerWatch(bus, state, self._loop.post)
         intake = Intake(bus, state, watch.post, background, now)
-        self.outbox = Outbox(bus, self._loop.post, background)
+        self.outbox = Outbox(bus, self._loop.post, background, cell=CELL, term=term)
         updates = IndexUpdates(cast(Any, _NoIndex()), CELL, term)
         carriers = dict(carriers_of(self.links, intake, self.outbox, register, updates))
         carriers[AckRequest] = self._noting(carriers[AckRequest])
@@ -119,7 +120,7 @@ class Gateway(Process):
         self.metrics = Metrics(MODEL)
         outbox = GatewayOutbox(self._client.as_bus(), self.name, patience_s=TIMEOUT_S, unix_s=lambda: self.clock.now_s)
         self.outbox = outbox
-        self.hub = Hub(outbox, self.metrics)
+        self.hub = Hub(outbox, self.metrics, Crowd(max_waiting=10_000, max_wait_s=1e9))
         self.streams: dict[str, Stream] = {}
         self.start(self._serve())
 
