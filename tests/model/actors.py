@@ -15,7 +15,7 @@ from libs.contracts.messages import Sequence as WireSequence
 from services.gateway.crowd import Crowd
 from services.gateway.hub import Hub
 from services.gateway.intake import listening
-from services.gateway.metrics import Metrics
+from services.gateway.metrics import Metrics as GatewayMetrics
 from services.gateway.outbox import Outbox as GatewayOutbox
 from services.gateway.stream import ClientGone, Stream
 from services.scheduler.__main__ import carriers_of
@@ -23,11 +23,12 @@ from services.scheduler.background import Background, run_beside
 from services.scheduler.broker_watch import BrokerWatch
 from services.scheduler.config import Config
 from services.scheduler.event_log import EventLog
-from services.scheduler.events import AckRequest
+from services.scheduler.events import AckRequest, Started
 from services.scheduler.index import IndexUpdates
 from services.scheduler.intake import Intake
 from services.scheduler.loop import Clock as LoopClock
 from services.scheduler.loop import Loop
+from services.scheduler.metrics import Metrics
 from services.scheduler.outbox import Outbox
 from services.scheduler.register import Register
 from services.scheduler.rpc import Links
@@ -40,6 +41,8 @@ from tests.model.client import Client, Directory
 from tests.model.demand import CELL, MODEL, TIMEOUT_S, Call, serve, stream_of
 from tests.model.process import Clock, Process
 from tests.model.worker import HOST
+
+WAITING_MAX = 1024
 
 
 class _Steady(LoopClock):
@@ -94,6 +97,7 @@ class Scheduler(Process):
         self.outbox = Outbox(bus, self._loop.post, background, cell=CELL, term=term)
         updates = IndexUpdates(cast(Any, _NoIndex()), CELL, term)
         carriers = dict(carriers_of(self.links, intake, self.outbox, register, updates))
+        carriers[Started] = Metrics(state).started
         carriers[AckRequest] = self._noting(carriers[AckRequest])
         await intake.listen()
         self.state = state
@@ -117,10 +121,10 @@ class Gateway(Process):
     def __init__(self, number: int, clock: Clock, broker: Broker) -> None:
         super().__init__(f"gateway-{number}", clock)
         self._client = Client(broker, self)
-        self.metrics = Metrics(MODEL)
+        self.metrics = GatewayMetrics(MODEL)
         outbox = GatewayOutbox(self._client.as_bus(), self.name, patience_s=TIMEOUT_S, unix_s=lambda: self.clock.now_s)
         self.outbox = outbox
-        self.hub = Hub(outbox, self.metrics, Crowd(max_waiting=10_000, max_wait_s=1e9))
+        self.hub = Hub(outbox, self.metrics, Crowd(max_waiting=WAITING_MAX, max_wait_s=TIMEOUT_S))
         self.streams: dict[str, Stream] = {}
         self.start(self._serve())
 

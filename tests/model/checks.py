@@ -16,6 +16,7 @@ from tests.model.world import BLOCK_TOKENS, World
 EXITS = ("Fenced",)  # of schedulers whose term is over, and of workers that were given up
 UNACCEPTED = ("unavailable", "overloaded")  # nobody could take it
 DEATHS_OF_POISON = 3
+HEALING_S = 240.0
 
 
 def check(world: World) -> None:
@@ -90,6 +91,20 @@ def _may_fail(world: World, call: Call) -> bool:
     if call.outcome == "poison":
         return world.died.get("Worker", 0) >= DEATHS_OF_POISON
     return call.outcome in UNACCEPTED and not call.got
+
+
+def finish(world: World) -> None:
+    """Heal everything: in the end nothing is left, and everybody has what they asked for."""
+    world.heal()
+    end_s = world.now_s + HEALING_S
+    while leftovers(world) and world.now_s < end_s:
+        world.flow(1.0)
+        world.restart()
+        check(world)
+    assert not leftovers(world), leftovers(world)
+
+
+NIGHTLY = "nightly"
 
 
 def leftovers(world: World) -> list[str]:
