@@ -69,7 +69,7 @@ async def main() -> None:
         links.on_step = metrics.step
         watch = BrokerWatch(bus, state, loop.post)
         intake = Intake(bus, state, watch.post, background, datetime.now(UTC))
-        outbox = Outbox(bus, loop.post, background)
+        outbox = Outbox(bus, loop.post, background, cell=config.cell, term=term)
         updates = IndexUpdates(index, config.cell, term)
         carriers = {**carriers_of(links, intake, outbox, register, updates), Started: metrics.started}
         await intake.listen()

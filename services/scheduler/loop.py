@@ -17,6 +17,7 @@ from services.scheduler.state import State
 from services.scheduler.timeouts import next_expiry_s
 
 FROZEN_S = 0.1  # a time that came longer ago than this was not missed for work
+SHORTEST_S = 0.001  # of an alarm: clocks differ in their last bits, and an alarm that comes early must not spin
 HEARING_S = 0.01  # after a time has come: what is in the sockets by then is read
 THAW_S = 0.1  # the same after a freeze, for others may have been frozen as well
 
@@ -106,5 +107,5 @@ class Loop:
         expiry_s = next_expiry_s(state)
         self._due_s = float("inf") if expiry_s is None else max(expiry_s, self._turned_s)
         if expiry_s is not None:
-            delay_s = max(0.0, expiry_s - self._clock.now_s())
+            delay_s = max(SHORTEST_S, expiry_s - self._clock.now_s())
             self._alarm = asyncio.get_running_loop().call_later(delay_s, self._wake.set)
