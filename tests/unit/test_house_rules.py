@@ -35,6 +35,7 @@ CARRIERS = {  # modules of the scheduler that wait, send or read: everything els
     "outbox",
     "register",
     "rpc",
+    "standby",
 }
 
 # In pieces, so that this file does not hold them.

@@ -20,9 +20,7 @@ def take_over(new: Cell, old: Cell) -> None:
     new.gateway.resend = lambda request_id, position: new.resend(request_id, position).ids
 
 
-def succeeded(
-    generated: int = 12, sampling: SamplingParams = SAMPLING, **changes: object
-) -> tuple[Cell, FakeWorker]:
+def succeeded(generated: int = 12, sampling: SamplingParams = SAMPLING, **changes: object) -> tuple[Cell, FakeWorker]:
     """A cell of term 2 and the worker of term 1, in the middle of `r`, not yet attached."""
     old = Cell()
     worker = old.add_worker("decode-1", DECODE)
