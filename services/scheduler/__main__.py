@@ -1,9 +1,6 @@
 """Scheduler process. Wiring only: every decision is in plan.py, every wait is in loop.py."""
 
-import asyncio
 import os
-from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from libs.contracts.messages import ServiceStatus
 from libs.runtime import failpoints
@@ -16,31 +13,10 @@ from libs.runtime.prefix_index import PrefixIndex
 from libs.runtime.process import run, stop_signal
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
-from services.scheduler.background import Background, run_beside, unless
-from services.scheduler.broker_watch import BrokerWatch
+from services.scheduler.background import unless
 from services.scheduler.config import Config
-from services.scheduler.event_log import open_log
-from services.scheduler.events import (
-    AckRequest,
-    Ask,
-    AskHost,
-    DeadLetter,
-    KillWorker,
-    OpenCell,
-    Ordered,
-    Refuse,
-    Reply,
-    Send,
-    Started,
-    Tell,
-    UpdateIndex,
-)
-from services.scheduler.index import IndexUpdates
-from services.scheduler.intake import Intake
-from services.scheduler.loop import Carriers, Clock, Loop
-from services.scheduler.metrics import Metrics
-from services.scheduler.outbox import Outbox
-from services.scheduler.register import Register
+from services.scheduler.loop import Clock, Loop
+from services.scheduler.reign import Reign
 from services.scheduler.rpc import Links
 from services.scheduler.standby import Standby
 from services.scheduler.state import State
@@ -69,71 +45,13 @@ async def main() -> None:
         standby = Standby(bus, await bus.cells(), config.model, config.cell)
         seat = Seat(config.instance, port, standby)
         await serve_status(bus, seat.status)
-        claimed = await unless(stop, Register.lead(bus, config, port, standby))
-        if claimed is not None:
-            register, term = claimed
-            seat.state = State(config.policy, term)
-            updates = IndexUpdates(index, config.cell, term)
-            await reign(config, seat.state, Outside(bus, links, register, updates, standby), loop, stop)
+        begin = Reign.begin(config, port, bus, index, loop=loop, links=links, standby=standby)
+        reign = await unless(stop, begin)
+        if reign is not None:
+            seat.state = reign.state
+            await serve_metrics(bus, reign.metrics.registry)
+            await reign.run(until=stop)
     get_logger(SERVICE).info("stopped")
-
-
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """Whom a leader talks to."""
-
-    bus: Bus
-    links: Links
-    register: Register
-    updates: IndexUpdates
-    standby: Standby
-
-
-async def reign(config: Config, state: State, outside: Outside, loop: Loop, stop: asyncio.Event) -> None:
-    """Lead the cell until told to stop. Raises Fenced when another leads it."""
-    bus, term, background = outside.bus, state.term, Background()
-    metrics = Metrics(state)
-    outside.links.on_step = metrics.step
-    watch = BrokerWatch(bus, state, loop.post)
-    intake = Intake(bus, state, watch.post, background, datetime.now(UTC))
-    outbox = Outbox(bus, loop.post, background, cell=config.cell, term=term)
-    carriers = dict(carriers_of(outside.links, intake, outbox, outside.register, outside.updates))
-    carriers[Started] = metrics.started
-    await intake.listen()
-    await serve_metrics(bus, metrics.registry)
-    with open_log(config.policy, term, config.event_log_path) as events:
-        await run_beside(
-            loop.run(state, events, carriers, until=stop),
-            intake.pull(config.max_waiting),
-            outside.register.publish(),
-            outside.standby.follow(term),
-            outside.updates.run(),
-            watch.run(),
-        )
-    await background.settle(config.drain_s)
-
-
-def carriers_of(links: Links, intake: Intake, outbox: Outbox, register: Register, updates: IndexUpdates) -> Carriers:
-    """Who carries out which command."""
-
-    def acknowledge(command: AckRequest) -> None:
-        outbox.forget(command)
-        intake.acknowledge(command)
-
-    return {
-        Send: links.carry,
-        Refuse: links.carry,
-        Reply: intake.reply,
-        Ordered: intake.ordered,
-        AckRequest: acknowledge,
-        Tell: outbox.tell,
-        Ask: outbox.ask,
-        AskHost: outbox.ask_host,
-        KillWorker: outbox.kill,
-        DeadLetter: outbox.dead_letter,
-        OpenCell: register.open,
-        UpdateIndex: updates.update,
-    }
 
 
 class Seat:
