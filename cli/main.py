@@ -69,9 +69,7 @@ def up(
     kv_blocks: Annotated[int, typer.Option(min=0, help="KV blocks; 0 takes a share of the free memory.")] = 0,
     block_tokens: Annotated[int, typer.Option(help="Tokens in a block: 16, 32 or 64.")] = 16,
     max_model_len: Annotated[int, typer.Option(min=0, help="Longest sequence in tokens; 0 is the model's own.")] = 0,
-    role: Annotated[
-        str, typer.Option(help="Where prompts are computed: auto, hybrid (decode workers) or disaggregated.")
-    ] = "auto",
+    role: Annotated[str, typer.Option(help="Who computes prompts: auto, hybrid (decode) or disaggregated.")] = "auto",
     kernels: Annotated[
         str, typer.Option(help="auto, native, torch, or a level: avx512bf16, avx512, avx2, portable.")
     ] = "auto",

@@ -42,7 +42,6 @@ OPTIONS = {
     "tokenizers": 2,
     "kv_blocks": 256,
     "longest_backoff_s": 0.1,
-    "kernels": "torch",  # plain tiles, as the fake engine has them
 }
 
 

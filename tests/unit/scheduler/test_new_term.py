@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.contracts.messages import Finished, Gone, LogQuery, SamplingParams
+from libs.contracts.messages import Finished, Gone, LogQuery
 from services.scheduler.choice import Phase
 from services.scheduler.events import AskHost, KillWorker, Listed
 from services.scheduler.state import DECODE, PREFILL
@@ -20,11 +20,11 @@ def take_over(new: Cell, old: Cell) -> None:
     new.gateway.resend = lambda request_id, position: new.resend(request_id, position).ids
 
 
-def succeeded(generated: int = 12, sampling: SamplingParams = SAMPLING, **changes: object) -> tuple[Cell, FakeWorker]:
+def succeeded(generated: int = 12, **changes: object) -> tuple[Cell, FakeWorker]:
     """A cell of term 2 and the worker of term 1, in the middle of `r`, not yet attached."""
     old = Cell()
     worker = old.add_worker("decode-1", DECODE)
-    old.submit("r", PROMPT, sampling)
+    old.submit("r", PROMPT, SAMPLING)
     old.run(lambda: old.choice("r").generated == generated)
     new = Cell(term=2, **changes)  # type: ignore[arg-type]
     take_over(new, old)
@@ -81,20 +81,6 @@ def test_it_steps_on_until_the_term_opens() -> None:
     cell.run()
     assert cell.log("r") == EXPECTED and cell.gateway.held["r"].epoch == 1
     assert cell.state.counts["exactness_violation"] == 0
-
-
-def test_one_that_ran_out_of_its_grant_meanwhile_is_granted_more() -> None:
-    """It has no step to report, and needs blocks all the same."""
-    cell, worker = succeeded(sampling=params(500))
-    before = -1
-    while before < len(cell.gateway.held["r"].ids):
-        before = len(cell.gateway.held["r"].ids)
-        worker.boundary()
-    assert before < 400
-    cell.attach(worker)
-    cell.submit("r", PROMPT, params(500), is_older=True)
-    cell.run()
-    assert cell.log("r") == expected(PROMPT, params(500))[0]
 
 
 def test_who_shares_blocks_goes_on_sharing_them() -> None:
