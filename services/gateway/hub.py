@@ -181,6 +181,7 @@ class Hub:
         stream = self._streams.get(message.request_id)
         if stream is not None and not stale:
             stream.epoch = max(stream.epoch, message.epoch)
+            stream.deaths, stream.died_at = message.deaths, message.died_at
         failpoint("gateway.epoch.answer")
         return self._log(message.request_id, stale)
 

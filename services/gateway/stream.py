@@ -72,6 +72,7 @@ class Stream:
         self.choices = (
             Choice(0, tokenizer, request.stops, min_tokens=params.min_tokens, max_tokens=params.max_tokens),
         )
+        self.deaths, self.died_at = 0, 0  # of workers that were computing it, as the scheduler told; kept for the next
         self._doubted = False
         self._unknown_since_s: float | None = None  # the scheduler does not know this request
         self._failure: HeadraceError | ClientGone | None = None
@@ -186,7 +187,8 @@ class Stream:
         )
 
     def to_log(self) -> RequestLog:
-        return RequestLog(self.ticket.request_id, True, self.epoch, tuple(choice.to_log() for choice in self.choices))
+        logs = tuple(choice.to_log() for choice in self.choices)
+        return RequestLog(self.ticket.request_id, True, self.epoch, logs, self.deaths, self.died_at)
 
     async def deltas(self) -> AsyncIterator[Delta]:
         """Text as it becomes certain, from the moment of acceptance to each choice's last delta.

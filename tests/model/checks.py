@@ -13,9 +13,9 @@ from tests.model.demand import Call
 from tests.model.worker import Worker
 from tests.model.world import BLOCK_TOKENS, World
 
-EXITS = ("Fenced",)  # of schedulers whose term is over, and of workers that were given up
 UNACCEPTED = ("unavailable", "overloaded")  # nobody could take it
 DEATHS_OF_POISON = 3
+HEALING_S = 240.0
 
 
 def check(world: World) -> None:
@@ -92,6 +92,20 @@ def _may_fail(world: World, call: Call) -> bool:
     return call.outcome in UNACCEPTED and not call.got
 
 
+def finish(world: World) -> None:
+    """Heal everything: in the end nothing is left, and everybody has what they asked for."""
+    world.heal()
+    end_s = world.now_s + HEALING_S
+    while leftovers(world) and world.now_s < end_s:
+        world.flow(1.0)
+        world.restart()
+        check(world)
+    assert not leftovers(world), leftovers(world)
+
+
+NIGHTLY = "nightly"
+
+
 def leftovers(world: World) -> list[str]:
     """What is still there although everything is over; empty in the end."""
     return [*_open(world), *_kept(world)]
@@ -118,8 +132,8 @@ def _kept(world: World) -> Iterator[str]:
     yield from (f"{choice.request_id} has not left: {choice.phase}" for choice in state.choices.values())
     if state.facts is not None and (pool.held_blocks or pool.freeing):
         yield f"{pool.held_blocks} blocks are held, {len(pool.freeing)} freeing"
-    if leader.outbox._telling:
-        yield f"{leader.name} still tells of {list(leader.outbox._telling)}"
+    if leader.reign.outbox._telling:
+        yield f"{leader.name} still tells of {list(leader.reign.outbox._telling)}"
     for worker in world.workers:
         if worker.held or worker.under_way:
             yield f"{worker.name} holds {[held.resident.request_id for held in worker.held]}"

@@ -6,11 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.model.checks import check, leftovers
+from tests.model.checks import check, finish
 from tests.model.worker import Worker
 from tests.model.world import World
 
-HEALING_S = 240.0
 SCHEDULERS_MAX = 3
 NUMBER = st.integers(0, 1 << 16)
 
@@ -135,17 +134,6 @@ class Protocol(RuleBasedStateMachine):
     def it(self) -> World:
         assert self.world is not None
         return self.world
-
-
-def finish(world: World) -> None:
-    """Heal everything: in the end nothing is left, and everybody has what they asked for."""
-    world.heal()
-    end_s = world.now_s + HEALING_S
-    while leftovers(world) and world.now_s < end_s:
-        world.flow(1.0)
-        world.restart()
-        check(world)
-    assert not leftovers(world), leftovers(world)
 
 
 NIGHTLY = "nightly"
