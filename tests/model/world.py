@@ -35,6 +35,7 @@ class World:
         self.workers: list[Worker] = []
         self.gateways: list[Gateway] = []
         self.tokenizers: list[Tokenizer] = []
+        self.epochs: dict[str, int] = {}  # of requests, as their gateways last had them
         self.ended: list[tuple[str, str]] = []  # by schedulers that are gone
         self.died: dict[str, int] = {}  # how many of each kind
         self._births = 0
