@@ -131,7 +131,7 @@ PERMISSIONS: dict[str, Permissions] = {
         (CELLS_CHANGED,),
     ),
     "scheduler": Permissions(
-        ("replies.*", "host.*", "$JS.API.>", f"$JS.ACK.{SEQUENCES_STREAM}.>", f"$KV.{CELLS_BUCKET}.>"),
+        ("replies.*", "host.*", "control.*", "$JS.API.>", f"$JS.ACK.{SEQUENCES_STREAM}.>", f"$KV.{CELLS_BUCKET}.>"),
         ("control.*", "alive.*", CELLS_CHANGED),
     ),
     "prefill_worker": _WORKER,
