@@ -123,6 +123,11 @@ class Pipeline:
             )
         return incarnation
 
+    def end_worker(self, incarnation: str) -> None:
+        process = self.workers.pop(incarnation)
+        process.kill()
+        process.wait()
+
     async def ready(self, *, workers: int = 1) -> None:
         """Until requests can be served by so many workers."""
         async with httpx.AsyncClient() as client, asyncio.timeout(SOON_S):
