@@ -2,7 +2,8 @@
 
 PYTHON ?= python3           # 3.11 or newer, with venv; used once, to make the environment
 PIP_ARGS ?=                 # for every pip install, e.g. an index that has the CPU build of torch
-ARGS ?=                     # for `make up`: make up ARGS="--port 0 --role disaggregated"
+ARGS ?=                     # for `make up` and the benches: make up ARGS="--port 0 --role disaggregated"
+PEERS ?= llama.cpp,vllm,transformers
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install -qq --constraint constraints.txt $(PIP_ARGS)
 CODE := services libs kernels protos cli deploy bench tests
 
-.PHONY: up test lint model protos golden clean
+.PHONY: up test lint model protos golden bench bench-peers peers clean
 .DEFAULT_GOAL := up
 
 up: $(VENV)/runs  ## serve the default model until Ctrl-C
@@ -38,7 +39,17 @@ golden: model  ## regenerate the golden files with the transformers library, in 
 	$(VENV)-golden/bin/python tests/golden/make_golden.py \
 	  "$$($(BIN)/python -c 'from cli.models import *; print(resolve_model(DEFAULT_NAME, cache_root(), lambda d, t: None))')"
 
-clean:  ## remove the environments; models and run directories stay
+bench: $(VENV)/runs  ## measure a stack of its own: make bench ARGS="--scenario S1,S3 --rounds 5 --html FILE"
+	@$(BIN)/headrace bench $(strip $(ARGS))
+
+peers: $(VENV)/runs  ## install the servers to measure beside, each in an environment of its own; a quarter of an hour
+	@$(BIN)/python -m bench.peers.install
+
+bench-peers: peers  ## rounds that alternate between ours and each peer, with limits, fractions and ratios
+	@mkdir -p out
+	@$(BIN)/headrace bench --peers $(PEERS) --rounds 5 --json out/bench-peers.json --html out/bench-peers.html $(strip $(ARGS))
+
+clean:  ## remove the environments but the peers'; models and run directories stay
 	rm -rf $(VENV) $(VENV)-golden build *.egg-info
 
 $(BIN)/python:
