@@ -17,6 +17,7 @@ from libs.runtime.telemetry import telemetry
 from services.scheduler.background import Background, run_beside
 from services.scheduler.broker_watch import BrokerWatch
 from services.scheduler.config import Config
+from services.scheduler.dead_letters import DeadLetters
 from services.scheduler.event_log import open_log
 from services.scheduler.events import (
     AckRequest,
@@ -70,8 +71,11 @@ async def main() -> None:
         watch = BrokerWatch(bus, state, loop.post)
         intake = Intake(bus, state, watch.post, background, datetime.now(UTC))
         outbox = Outbox(bus, loop.post, background)
+        dead_letters = DeadLetters(bus, config, background)
+        await dead_letters.declare()
         updates = IndexUpdates(index, config.cell, term)
-        carriers = {**carriers_of(links, intake, outbox, register, updates), Started: metrics.started}
+        others: Carriers = {Started: metrics.started, DeadLetter: dead_letters.bury}
+        carriers = {**carriers_of(links, intake, outbox, register, updates), **others}
         await intake.listen()
         await serve_status(bus, lambda: status(config.instance, port, state))
         await serve_metrics(bus, metrics.registry)
@@ -104,7 +108,6 @@ def carriers_of(links: Links, intake: Intake, outbox: Outbox, register: Register
         Ask: outbox.ask,
         AskHost: outbox.ask_host,
         KillWorker: outbox.kill,
-        DeadLetter: outbox.dead_letter,
         OpenCell: register.open,
         UpdateIndex: updates.update,
     }

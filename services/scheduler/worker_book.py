@@ -163,6 +163,12 @@ class WorkerBook:
             return False
         return choice.chunked > 0 or (len(choice.ids) - choice.cursor == 1 and slots_left > 0)
 
+    def may_have_computed(self, choice: Choice, slots_left: int) -> bool:
+        """As above, for one that is dead: it may have begun what it had no time to say that it began."""
+        if choice.handle in self._pending.added:
+            return False
+        return choice.chunked > 0 or (len(choice.ids) - choice.cursor == 1 and slots_left > 0)
+
     def give_up(self) -> list[Choice]:
         """It is lost: nothing that it says counts any more. Returns all that it held or was about to, oldest first."""
         self.is_lost, self.isolates = True, 0

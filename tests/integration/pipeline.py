@@ -60,6 +60,7 @@ class Pipeline:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}  # by service
         self.workers: dict[str, subprocess.Popen[bytes]] = {}  # by incarnation, until they are ended
         self.killed: list[str] = []
+        self.replaces: dict[str, object] | None = None  # a worker that was ended is replaced by one of these settings
         self.settings: dict[str, dict[str, object]] = {service: {} for service in SERVICES}
         self._folder, self._open = folder, AsyncExitStack()
         _write_tokenizer(folder)
@@ -75,7 +76,7 @@ class Pipeline:
         self.to_scheduler = await self._open.enter_async_context(proxy(f"tcp://127.0.0.1:{self._link_port}"))
         agent = await self._open.enter_async_context(self.nats.connect("supervisor"))
         await agent.serve(flow.host_subject("local"), self._host)
-        self._admin = await self._open.enter_async_context(self.nats.connect(ADMIN))
+        self.admin = await self._open.enter_async_context(self.nats.connect(ADMIN))
         for service in SERVICES:
             self.start(service)
 
@@ -123,6 +124,10 @@ class Pipeline:
             )
         return incarnation
 
+    def restart(self, service: str) -> None:
+        self.end(service)
+        self.start(service)
+
     def end_worker(self, incarnation: str) -> None:
         process = self.workers.pop(incarnation)
         process.kill()
@@ -140,11 +145,11 @@ class Pipeline:
 
     async def status(self) -> CellStatus:
         payload = codec.encode_in("ControlMessage", StatusQuery())
-        return codec.decode(CellStatus, await self._admin.request(flow.control_subject(CELL), payload, timeout_s=1.0))
+        return codec.decode(CellStatus, await self.admin.request(flow.control_subject(CELL), payload, timeout_s=1.0))
 
     async def queued(self) -> tuple[int, int]:
         """Messages in the two queues: requests, sequences."""
-        infos = [await self._admin._js.stream_info(name) for name in (flow.REQUESTS_STREAM, flow.SEQUENCES_STREAM)]
+        infos = [await self.admin._js.stream_info(name) for name in (flow.REQUESTS_STREAM, flow.SEQUENCES_STREAM)]
         return infos[0].state.messages, infos[1].state.messages
 
     async def quiet(self) -> None:
@@ -215,6 +220,8 @@ class Pipeline:
             process.kill()
             await asyncio.to_thread(process.wait)
             self.killed.append(message.incarnation)
+            if self.replaces is not None:
+                self.start_worker(**self.replaces)  # type: ignore[arg-type]
         return codec.encode_in("HostReply", Gone(message.incarnation))
 
 
