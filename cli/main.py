@@ -71,6 +71,9 @@ def up(
     role: Annotated[
         str, typer.Option(help="Where prompts are computed: auto, hybrid (decode workers) or disaggregated.")
     ] = "auto",
+    kernels: Annotated[
+        str, typer.Option(help="auto, native, torch, or a level: avx512bf16, avx512, avx2, portable.")
+    ] = "auto",
     run_dir: RunDirOption = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="SERVICE.KEY=VALUE", help="A setting of one service, or of *.")
@@ -96,6 +99,7 @@ def up(
             block_tokens=block_tokens,
             max_model_len=max_model_len,
             role=role,
+            kernels=kernels,
             api_key=api_key,
             overrides=parse_overrides(settings or ()),
         )

@@ -36,6 +36,8 @@ class UpOptions:
     block_tokens: int = 16
     max_model_len: int = 0
     role: str = "auto"
+    kernels: str = "auto"  # auto, native, torch, or a level of the native ones
+    packed_dir: Path | None = None  # where packed weights are kept for all workers; None: each has its own
     api_key: str = field(default="", repr=False)
     overrides: Overrides = field(default_factory=dict, repr=False)
     worker_package: str = "services"  # where `python -m` finds the workers; tests put a fake engine there

@@ -80,6 +80,7 @@ class Hub:
 
         Raises Overloaded, Unavailable, or Refused when it is too large; then it is not held.
         """
+        self.check_room()  # others may have come in while its body was read
         self._crowd.joined(self._waiting(), asyncio.get_running_loop().time())
         self._streams[stream.request_id] = stream
         self._occupied.set()
@@ -181,6 +182,7 @@ class Hub:
         stream = self._streams.get(message.request_id)
         if stream is not None and not stale:
             stream.epoch = max(stream.epoch, message.epoch)
+            stream.deaths, stream.died_at = message.deaths, message.died_at
         failpoint("gateway.epoch.answer")
         return self._log(message.request_id, stale)
 

@@ -13,6 +13,7 @@ from libs.contracts.messages import (
     Finished,
     Gone,
     Hello,
+    Leaving,
     LogQuery,
     RequestLog,
     Resent,
@@ -68,7 +69,21 @@ class Listed:
     incarnations: tuple[str, ...]
 
 
-Event = Arrived | Asked | Answered | Logged | Listed | Alive | Hello | Began | StepResult | Resync | LinkClosed | Gone
+Event = (
+    Arrived
+    | Asked
+    | Answered
+    | Logged
+    | Listed
+    | Alive
+    | Hello
+    | Began
+    | StepResult
+    | Resync
+    | Leaving
+    | LinkClosed
+    | Gone
+)
 
 
 @dataclass(frozen=True, slots=True)

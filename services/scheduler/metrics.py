@@ -66,6 +66,16 @@ class StateCollector(Collector):
         yield self._counter("vllm:prefix_cache_queries", "Prompt tokens looked up.", counts["prefix_query_tokens"])
         yield self._counter("vllm:prefix_cache_hits", "Prompt tokens found.", counts["prefix_hit_tokens"])
         yield self._counter("vllm:num_preemptions", "Requests that gave way.", counts["preempted_recompute"])
+        yield self._counter(
+            "headrace_moved_sequences",
+            "Sequences taken from workers that could not confirm it.",
+            counts["moved_sequences"],
+        )
+        yield self._counter(
+            "headrace_recomputed_tokens",
+            "Tokens whose KV a lost worker had written and that was written again.",
+            counts["recomputed_tokens"],
+        )
         yield self._cache_config()
         yield self._events()
 

@@ -60,7 +60,7 @@ class Pipeline:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}  # by service
         self.workers: dict[str, subprocess.Popen[bytes]] = {}  # by incarnation, until they are ended
         self.killed: list[str] = []
-        self.replaces: dict[str, object] | None = None  # a worker that was ended is replaced by one of these settings
+        self._restarts: dict[str, dict[str, Any]] = {}  # by incarnation, how it was started
         self.settings: dict[str, dict[str, object]] = {service: {} for service in SERVICES}
         self._folder, self._open = folder, AsyncExitStack()
         _write_tokenizer(folder)
@@ -77,6 +77,9 @@ class Pipeline:
         agent = await self._open.enter_async_context(self.nats.connect("supervisor"))
         await agent.serve(flow.host_subject("local"), self._host)
         self.admin = await self._open.enter_async_context(self.nats.connect(ADMIN))
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        client = httpx.AsyncClient(base_url=self.base_url, timeout=60, limits=limits, verify=False)
+        self._client = await self._open.enter_async_context(client)
         for service in SERVICES:
             self.start(service)
 
@@ -100,8 +103,9 @@ class Pipeline:
         self.processes[service].wait()
 
     def start_worker(self, *, step_s: float = 0.01, blocks: int = 256, **more: object) -> str:
-        """A decode worker; its incarnation."""
+        """A decode worker, started again whenever the scheduler has it ended; its incarnation."""
         incarnation = secrets.token_hex(16)
+        self._restarts[incarnation] = {"step_s": step_s, "blocks": blocks, **more}
         settings = {
             "role": "decode",
             "model": MODEL,
@@ -135,10 +139,10 @@ class Pipeline:
 
     async def ready(self, *, workers: int = 1) -> None:
         """Until requests can be served by so many workers."""
-        async with httpx.AsyncClient() as client, asyncio.timeout(SOON_S):
+        async with asyncio.timeout(SOON_S):
             while True:
                 with suppress(httpx.TransportError, Unavailable):
-                    ready = await client.get(f"{self.base_url}/ready")
+                    ready = await self._client.get("/ready")
                     if ready.status_code == 200 and len((await self.status()).workers) >= workers:
                         return
                 await asyncio.sleep(0.05)
@@ -174,10 +178,7 @@ class Pipeline:
         body = {"model": MODEL, "prompt": list(ids), "max_tokens": max_tokens, "temperature": 0, "stream": True}
         body |= {"ignore_eos": True, "return_token_ids": True, **more}
         try:
-            async with (
-                httpx.AsyncClient(base_url=self.base_url, timeout=60) as client,
-                client.stream("POST", "/v1/completions", json=body) as response,
-            ):
+            async with self._client.stream("POST", "/v1/completions", json=body) as response:
                 answer.status, answer.headers = response.status_code, dict(response.headers)
                 if answer.status != 200:
                     answer.error = json.loads(await response.aread())["error"]
@@ -220,8 +221,7 @@ class Pipeline:
             process.kill()
             await asyncio.to_thread(process.wait)
             self.killed.append(message.incarnation)
-            if self.replaces is not None:
-                self.start_worker(**self.replaces)  # type: ignore[arg-type]
+            self.start_worker(**self._restarts[message.incarnation])
         return codec.encode_in("HostReply", Gone(message.incarnation))
 
 

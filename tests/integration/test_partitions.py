@@ -112,7 +112,6 @@ async def test_a_worker_without_its_scheduler_is_replaced(running: Pipeline, way
     assert running.killed != [other]
     running.killed.clear()
     running.end_worker(other)
-    running.start_worker(step_s=0.02)
     await running.ready()
     await steady_again(running)
 

@@ -14,14 +14,12 @@ from tests.integration.streams import STREAMS, assert_all_same, begin, until_beg
 pytestmark = pytest.mark.integration
 
 DEADLY_IDS = [1023, 1022]  # side by side they are in no other prompt and no answer
-WORKER = {"step_s": 0.02, "deadly_ids": DEADLY_IDS}
 
 
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Pipeline]:
     async with pipeline(tmp_path) as running:
-        running.replaces = dict(WORKER)
-        running.start_worker(**WORKER)  # type: ignore[arg-type]
+        running.start_worker(step_s=0.02, deadly_ids=DEADLY_IDS)
         await running.ready()
         yield running
 

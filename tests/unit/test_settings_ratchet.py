@@ -29,6 +29,8 @@ WORKER = {
     "max_model_len",
     "max_batch_tokens",
     "pool",
+    "kernels",
+    "packed_dir",
     "threads",
     "link_token",
     "host",

@@ -12,6 +12,7 @@ from typing import TypeVar
 from libs.contracts.messages import ServiceStatus
 from libs.engine.worker.config import WorkerConfig
 from libs.engine.worker.link_client import CellLeader
+from libs.engine.worker.pool_source import mark_pool_use, pool_source
 from libs.engine.worker.serve import Loaded, Role, Worker
 from libs.runtime import failpoints
 from libs.runtime.bus import Bus
@@ -73,6 +74,7 @@ async def run_worker(kind: type[C], role: Role, load: Loader | None = None) -> N
         await serve_status(bus, life.status)
         loaded = await _load(config, life, stop, load or _load_engine)
         if loaded is not None:
+            mark_pool_use(pool_source(config.pool), config.incarnation)
             leader = CellLeader(await bus.cells(), config.model, config.cell)
             life.worker = Worker(config, role, loaded, bus, leader)
             await life.worker.run(stop, config.drain_s)

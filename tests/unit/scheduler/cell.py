@@ -89,7 +89,7 @@ class Cell:
         self.replies: list[Done | Resent | CellStatus] = []
         self.turns: list[Turn] = []
         self.commands: list[list[Command]] = []
-        self.gateway = FakeGateway()
+        self.gateway = FakeGateway(lambda request_id, position: self.resend(request_id, position).ids)
         self.gateway_answers = self.host_answers = True
         self.asks: list[Ask] = []  # not yet answered
         self.host_asks: list[AskHost] = []  # likewise
