@@ -140,6 +140,7 @@ PERMISSIONS: dict[str, Permissions] = {
         (
             "replies.*",
             "host.*",
+            "control.*",
             DEAD_LETTERS_SUBJECTS,
             "$JS.API.>",
             f"$JS.ACK.{SEQUENCES_STREAM}.>",

@@ -234,9 +234,12 @@ class Bus:
         """Create the bucket of cell records."""
         await self._declare(flow.CELLS_BUCKET, lambda: cells.declare(self._js))
 
-    async def claim_term(self, record: CellRecord) -> int:
-        """Store `record` under the next higher term of its cell, by compare-and-set. Returns that term."""
-        claimed = await cells.claim_term(self._js, record)
+    async def claim_term(self, record: CellRecord, *, after: int | None = None) -> int:
+        """Store `record` under the next higher term of its cell, by compare-and-set. Returns that term.
+
+        Raises Fenced when `after` is given and the cell has a higher term by now: somebody else was faster.
+        """
+        claimed = await cells.claim_term(self._js, record, after)
         self._keep_cell(claimed)
         return claimed.term
 

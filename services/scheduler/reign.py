@@ -32,24 +32,37 @@ from services.scheduler.metrics import Metrics
 from services.scheduler.outbox import Outbox
 from services.scheduler.register import Register
 from services.scheduler.rpc import Links
+from services.scheduler.standby import Standby
 from services.scheduler.state import State
 
 
 class Reign:
     """Made by `begin`."""
 
-    def __init__(self, config: Config, register: Register, state: State, loop: Loop) -> None:
+    def __init__(self, config: Config, register: Register, state: State, loop: Loop, standby: Standby | None) -> None:
         self.state, self.metrics = state, Metrics(state)
-        self._config, self._register, self._loop = config, register, loop
+        self._config, self._register, self._loop, self._standby = config, register, loop, standby
         self._background = Background()
 
     @classmethod
     async def begin(
-        cls, config: Config, port: int, bus: Bus, index: PrefixIndex, *, loop: Loop, links: Links
+        cls,
+        config: Config,
+        port: int,
+        bus: Bus,
+        index: PrefixIndex,
+        *,
+        loop: Loop,
+        links: Links,
+        standby: Standby | None = None,
     ) -> "Reign":
-        """Claim the next term and answer control requests from now on. Raises Unavailable."""
-        register, term = await Register.claim(bus, config, port)
-        reign = cls(config, register, State(config.policy, term), loop)
+        """Claim the next term, with `standby` once nobody leads, and answer control requests from then on.
+
+        Raises Unavailable.
+        """
+        claim = Register.claim(bus, config, port) if standby is None else Register.lead(bus, config, port, standby)
+        register, term = await claim
+        reign = cls(config, register, State(config.policy, term), loop, standby)
         await reign._open(bus, index, links)
         return reign
 
@@ -63,6 +76,7 @@ class Reign:
                 self._register.publish(),
                 self._updates.run(),
                 self._watch.run(),
+                *([self._standby.follow(state.term)] if self._standby is not None else []),
             )
         await self._background.settle(config.drain_s)
 

@@ -108,7 +108,7 @@ class Client:
     async def declare_cells(self) -> None:
         """It exists from the beginning."""
 
-    async def claim_term(self, record: CellRecord) -> int:
+    async def claim_term(self, record: CellRecord, *, after: int | None = None) -> int:
         await asyncio.sleep(0)
         return self._broker.claim(record).term
 

@@ -37,6 +37,7 @@ CARRIERS = {  # modules of the scheduler that wait, send or read: everything els
     "register",
     "reign",
     "rpc",
+    "standby",
 }
 
 # In pieces, so that this file does not hold them.
