@@ -20,6 +20,7 @@ FIRST_IDS = (100, 500)  # decide which prompts share prefixes
 SAMPLINGS = (
     SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True),
     SamplingParams(temperature=0.0, max_tokens=2, ignore_eos=True),
+    SamplingParams(temperature=0.7, seed=6, max_tokens=100, ignore_eos=True),
     SamplingParams(temperature=0.7, seed=3, max_tokens=9, ignore_eos=True),
     SamplingParams(temperature=0.7, seed=4, max_tokens=40),
     SamplingParams(temperature=0.0, max_tokens=40, min_tokens=4, stop_token_ids=tuple(range(0, VOCAB_SIZE, 16))),
