@@ -15,7 +15,7 @@ from tests.model.demand import Call, Demand, open_calls
 from tests.model.network import Network
 from tests.model.process import IDLE, Clock, Process
 from tests.model.wire import Wire, dialled
-from tests.model.worker import HOST, Worker
+from tests.model.worker import HOST, MAX_MODEL_LEN, Worker
 
 BLOCK_TOKENS = 16
 STEP_S = 0.02
@@ -28,7 +28,7 @@ class World:
         self.clock, self.network = Clock(), Network()
         self.broker = Broker(self.clock, self.network)
         self.pool = FakePool(blocks, BLOCK_TOKENS)
-        self.role, self.demand = role, Demand()
+        self.role, self.demand = role, Demand(min(MAX_MODEL_LEN, blocks * BLOCK_TOKENS))
         self.calls: dict[str, Call] = {}
         self.wires: list[tuple[Wire, Worker, Scheduler]] = []
         self.schedulers: list[Scheduler] = []
