@@ -1,7 +1,6 @@
 """Scheduler process. Wiring only: every decision is in plan.py, every wait is in loop.py."""
 
 import os
-from datetime import UTC, datetime
 
 from libs.contracts.messages import ServiceStatus
 from libs.runtime import failpoints
@@ -14,31 +13,9 @@ from libs.runtime.prefix_index import PrefixIndex
 from libs.runtime.process import run, stop_signal
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
-from services.scheduler.background import Background, run_beside
-from services.scheduler.broker_watch import BrokerWatch
 from services.scheduler.config import Config
-from services.scheduler.event_log import open_log
-from services.scheduler.events import (
-    AckRequest,
-    Ask,
-    AskHost,
-    DeadLetter,
-    KillWorker,
-    OpenCell,
-    Ordered,
-    Refuse,
-    Reply,
-    Send,
-    Started,
-    Tell,
-    UpdateIndex,
-)
-from services.scheduler.index import IndexUpdates
-from services.scheduler.intake import Intake
-from services.scheduler.loop import Carriers, Clock, Loop
-from services.scheduler.metrics import Metrics
-from services.scheduler.outbox import Outbox
-from services.scheduler.register import Register
+from services.scheduler.loop import Clock, Loop
+from services.scheduler.reign import Reign
 from services.scheduler.rpc import Links
 from services.scheduler.state import State
 from services.scheduler.status import cell_status, missing_roles
@@ -63,51 +40,11 @@ async def main() -> None:
         ) as index,
         serve_link(f"{config.link_host}:{config.link_port}", config.link_token.get_secret_value(), links.serve) as port,
     ):
-        register, term = await Register.claim(bus, config, port)
-        state, background = State(config.policy, term), Background()
-        metrics = Metrics(state)
-        links.on_step = metrics.step
-        watch = BrokerWatch(bus, state, loop.post)
-        intake = Intake(bus, state, watch.post, background, datetime.now(UTC))
-        outbox = Outbox(bus, loop.post, background, cell=config.cell, term=term)
-        updates = IndexUpdates(index, config.cell, term)
-        carriers = {**carriers_of(links, intake, outbox, register, updates), Started: metrics.started}
-        await intake.listen()
-        await serve_status(bus, lambda: status(config.instance, port, state))
-        await serve_metrics(bus, metrics.registry)
-        with open_log(config.policy, term, config.event_log_path) as events:
-            await run_beside(
-                loop.run(state, events, carriers, until=stop),
-                intake.pull(config.max_waiting),
-                register.publish(),
-                updates.run(),
-                watch.run(),
-            )
-        await background.settle(config.drain_s)
+        reign = await Reign.begin(config, port, bus, index, loop=loop, links=links)
+        await serve_status(bus, lambda: status(config.instance, port, reign.state))
+        await serve_metrics(bus, reign.metrics.registry)
+        await reign.run(until=stop)
     get_logger(SERVICE).info("stopped")
-
-
-def carriers_of(links: Links, intake: Intake, outbox: Outbox, register: Register, updates: IndexUpdates) -> Carriers:
-    """Who carries out which command."""
-
-    def acknowledge(command: AckRequest) -> None:
-        outbox.forget(command)
-        intake.acknowledge(command)
-
-    return {
-        Send: links.carry,
-        Refuse: links.carry,
-        Reply: intake.reply,
-        Ordered: intake.ordered,
-        AckRequest: acknowledge,
-        Tell: outbox.tell,
-        Ask: outbox.ask,
-        AskHost: outbox.ask_host,
-        KillWorker: outbox.kill,
-        DeadLetter: outbox.dead_letter,
-        OpenCell: register.open,
-        UpdateIndex: updates.update,
-    }
 
 
 def status(instance: str, port: int, state: State) -> ServiceStatus:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +35,7 @@ POLL_S = 0.03
 OPTIONS = {
     "port": 0,
     "dtype": "float32",
+    "kernels": "torch",  # for the plain layout of its pool; nothing here loads them
     "prefill": 1,
     "decode": 2,
     "tokenizers": 2,
@@ -134,6 +136,11 @@ class Lane:
                 if isinstance(parsed, dict):
                     yield parsed
 
+    def keep_logs(self, folder: Path) -> Path:
+        """Copy the logs of this stack; the next start empties them."""
+        shutil.copytree(self.run_dir.logs, folder, dirs_exist_ok=True)
+        return folder
+
     async def perform(self, operation: Operation) -> None:
         await perform(self._http, self.base_url, self.model, operation)
 
@@ -148,6 +155,7 @@ class Lane:
             await asyncio.sleep(POLL_S)
         history.rested_s = time.monotonic()
         if status is not None:
+            history.tokens_recomputed = status.recomputed_tokens
             history.quiet = await asyncio.to_thread(self._quiet, status, queued)
 
     def _quiet(self, status: StackStatus, queued: dict[str, int]) -> Quiet:

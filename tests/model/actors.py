@@ -3,7 +3,7 @@
 import asyncio
 import types
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, cast
 
 from pydantic import SecretStr
@@ -12,25 +12,18 @@ from libs.contracts import codec, flow
 from libs.contracts.errors import Unavailable
 from libs.contracts.messages import Gone, Incarnations, Kill, Request
 from libs.contracts.messages import Sequence as WireSequence
+from libs.runtime.prefix_index import PrefixIndex
 from services.gateway.crowd import Crowd
 from services.gateway.hub import Hub
 from services.gateway.intake import listening
 from services.gateway.metrics import Metrics as GatewayMetrics
 from services.gateway.outbox import Outbox as GatewayOutbox
 from services.gateway.stream import ClientGone, Stream
-from services.scheduler.__main__ import carriers_of
-from services.scheduler.background import Background, run_beside
-from services.scheduler.broker_watch import BrokerWatch
 from services.scheduler.config import Config
-from services.scheduler.event_log import EventLog
-from services.scheduler.events import AckRequest, Started
-from services.scheduler.index import IndexUpdates
-from services.scheduler.intake import Intake
+from services.scheduler.events import AckRequest
 from services.scheduler.loop import Clock as LoopClock
 from services.scheduler.loop import Loop
-from services.scheduler.metrics import Metrics
-from services.scheduler.outbox import Outbox
-from services.scheduler.register import Register
+from services.scheduler.reign import Reign
 from services.scheduler.rpc import Links
 from services.scheduler.state import State
 from services.tokenizer.choose import open_cells
@@ -88,26 +81,13 @@ class Scheduler(Process):
         return f"{self._config.link_host}:{self.port}"
 
     async def _serve(self) -> None:
-        bus, config = self._client.as_bus(), self._config
-        register, term = await Register.claim(bus, config, self.port)
-        state, background = State(config.policy, term), Background()
-        now = datetime.fromtimestamp(self.clock.now_s, UTC)
-        watch = BrokerWatch(bus, state, self._loop.post)
-        intake = Intake(bus, state, watch.post, background, now)
-        self.outbox = Outbox(bus, self._loop.post, background, cell=CELL, term=term)
-        updates = IndexUpdates(cast(Any, _NoIndex()), CELL, term)
-        carriers = dict(carriers_of(self.links, intake, self.outbox, register, updates))
-        carriers[Started] = Metrics(state).started
-        carriers[AckRequest] = self._noting(carriers[AckRequest])
-        await intake.listen()
-        self.state = state
-        await run_beside(
-            self._loop.run(state, EventLog(config.policy, term), carriers, until=asyncio.Event()),
-            intake.pull(config.max_waiting),
-            register.publish(),
-            updates.run(),
-            watch.run(),
+        index = cast(PrefixIndex, _NoIndex())
+        reign = await Reign.begin(
+            self._config, self.port, self._client.as_bus(), index, loop=self._loop, links=self.links
         )
+        reign.carriers = {**reign.carriers, AckRequest: self._noting(reign.carriers[AckRequest])}
+        self.reign, self.state = reign, reign.state
+        await reign.run(until=asyncio.Event())
 
     def _noting(self, acknowledge: Callable[[Any], None]) -> Callable[[Any], None]:
         def carry(command: AckRequest) -> None:

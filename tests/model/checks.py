@@ -13,7 +13,6 @@ from tests.model.demand import Call
 from tests.model.worker import Worker
 from tests.model.world import BLOCK_TOKENS, World
 
-EXITS = ("Fenced",)  # of schedulers whose term is over, and of workers that were given up
 UNACCEPTED = ("unavailable", "overloaded")  # nobody could take it
 DEATHS_OF_POISON = 3
 HEALING_S = 240.0
@@ -133,8 +132,8 @@ def _kept(world: World) -> Iterator[str]:
     yield from (f"{choice.request_id} has not left: {choice.phase}" for choice in state.choices.values())
     if state.facts is not None and (pool.held_blocks or pool.freeing):
         yield f"{pool.held_blocks} blocks are held, {len(pool.freeing)} freeing"
-    if leader.outbox._telling:
-        yield f"{leader.name} still tells of {list(leader.outbox._telling)}"
+    if leader.reign.outbox._telling:
+        yield f"{leader.name} still tells of {list(leader.reign.outbox._telling)}"
     for worker in world.workers:
         if worker.held or worker.under_way:
             yield f"{worker.name} holds {[held.resident.request_id for held in worker.held]}"

@@ -3,6 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from random import Random
 
+from libs.contracts.errors import Fenced
 from libs.runtime.link import LinkClient, LinkLost
 from services.scheduler.state import DECODE, PREFILL
 from tests.fakes.engine import FakePool
@@ -96,6 +97,8 @@ class World:
                     process.run()
                     assert not process.complaints, process.complaints
                 if not process.is_alive:
+                    if process.exited is not None and not isinstance(process.exited, Fenced):
+                        raise process.exited
                     self._bury(process)
             self._execute()
 

@@ -34,6 +34,7 @@ CARRIERS = {  # modules of the scheduler that wait, send or read: everything els
     "metrics",
     "outbox",
     "register",
+    "reign",
     "rpc",
 }
 
