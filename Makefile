@@ -2,7 +2,9 @@
 
 PYTHON ?= python3           # 3.11 or newer, with venv; used once, to make the environment
 PIP_ARGS ?=                 # for every pip install, e.g. an index that has the CPU build of torch
-ARGS ?=                     # for `make up`: make up ARGS="--port 0 --role disaggregated"
+KERNELS ?=                  # for the native kernels: --all builds every instruction level, for an image
+ARGS ?=                     # for `make up` and the benches: make up ARGS="--port 0 --role disaggregated"
+PEERS ?= llama.cpp,vllm,transformers
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,14 +12,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install -qq --constraint constraints.txt $(PIP_ARGS)
 CODE := services libs kernels protos cli deploy bench tests
 
-.PHONY: up test lint model protos golden clean
+.PHONY: up test nightly lint model kernels protos golden bench bench-peers peers clean
 .DEFAULT_GOAL := up
 
-up: $(VENV)/runs  ## serve the default model until Ctrl-C
+up: $(VENV)/runs kernels  ## serve the default model until Ctrl-C
 	@$(BIN)/headrace up $(strip $(ARGS))
 
-test: $(VENV)/tests model  ## all tests
+test: $(VENV)/tests model kernels  ## all tests
 	$(BIN)/python -m pytest
+
+nightly: $(VENV)/tests  ## the protocol's model for 120,000 steps; a test timeout would be in its way
+	$(BIN)/python -m pytest tests/model --hypothesis-profile nightly --timeout 0
 
 lint: $(VENV)/tests  ## format, rules, types, import contracts
 	$(BIN)/ruff format --check .
@@ -27,6 +32,9 @@ lint: $(VENV)/tests  ## format, rules, types, import contracts
 
 model: $(VENV)/runs  ## convert the default model into the cache, once
 	@$(BIN)/python -c 'from cli.models import *; resolve_model(DEFAULT_NAME, cache_root(), lambda done, total: None)'
+
+kernels: $(VENV)/runs  ## compile the native kernels, where their sources or the compiler changed
+	@$(BIN)/python -m kernels.native.build $(strip $(KERNELS))
 
 protos: $(VENV)/tests  ## regenerate the wire code beside its source
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/v1/*.proto
@@ -38,8 +46,18 @@ golden: model  ## regenerate the golden files with the transformers library, in 
 	$(VENV)-golden/bin/python tests/golden/make_golden.py \
 	  "$$($(BIN)/python -c 'from cli.models import *; print(resolve_model(DEFAULT_NAME, cache_root(), lambda d, t: None))')"
 
-clean:  ## remove the environments; models and run directories stay
-	rm -rf $(VENV) $(VENV)-golden build *.egg-info
+bench: $(VENV)/runs kernels  ## measure a stack of its own: make bench ARGS="--scenario S1,S3 --rounds 5 --html FILE"
+	@$(BIN)/headrace bench $(strip $(ARGS))
+
+peers: $(VENV)/runs  ## install the servers to measure beside, each in an environment of its own; a quarter of an hour
+	@$(BIN)/python -m bench.peers.install
+
+bench-peers: peers  ## rounds that alternate between ours and each peer, with limits, fractions and ratios
+	@mkdir -p out
+	@$(BIN)/headrace bench --peers $(PEERS) --rounds 5 --json out/bench-peers.json --html out/bench-peers.html $(strip $(ARGS))
+
+clean:  ## remove the environments but the peers'; models and run directories stay
+	rm -rf $(VENV) $(VENV)-golden build kernels/native/build *.egg-info
 
 $(BIN)/python:
 	$(strip $(PYTHON)) -m venv $(VENV)

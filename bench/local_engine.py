@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from cli.models import cache_root
 from libs.contracts.kv_layout import blocks_for
 from libs.contracts.messages import SamplingParams
-from libs.engine.engine import Engine
+from libs.engine.kernel_choice import settle_kernels
 from libs.engine.model_config import load_model_config
-from libs.engine.pool import KvPool
+from libs.engine.opening import EngineSpec, Private, open_engine
 from libs.engine.rows import SampleSpec, StepRow
 
 BLOCK_TOKENS = 16
@@ -16,10 +17,21 @@ GREEDY = SamplingParams(temperature=0.0)
 
 
 class LocalEngine:
-    def __init__(self, model_dir: Path, dtype: str, threads: int = 2) -> None:
-        layout = load_model_config(model_dir).kv_layout(BLOCK_TOKENS, dtype)
-        pool = KvPool.private(layout, blocks_for(MAX_TOKENS, BLOCK_TOKENS))
-        self._engine = Engine.load(model_dir, pool, dtype=dtype, threads=threads)
+    """`kernels` as for `headrace up`; weights are those that its workers map."""
+
+    def __init__(self, model_dir: Path, dtype: str, threads: int = 2, kernels: str = "auto") -> None:
+        self.kernels = settle_kernels(kernels)
+        spec = EngineSpec(
+            kernels=self.kernels,
+            model_path=model_dir,
+            dtype=dtype,
+            threads=threads,
+            block_tokens=BLOCK_TOKENS,
+            packed_dir=cache_root() / "packed",
+        )
+        memory = Private(blocks_for(MAX_TOKENS, BLOCK_TOKENS))
+        opened = open_engine(spec, load_model_config(model_dir), memory, lambda done, total: None)
+        self._engine = opened.engine
 
     def generate(self, prompt_ids: list[int], new_tokens: int, chunk_tokens: int = 512) -> Iterator[int]:
         """Greedy ids, each as soon as its step ends; the prompt in chunks as the scheduler cuts them."""

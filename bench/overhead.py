@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from bench.local_engine import LocalEngine
 from deploy.local.environment import SPIN_COUNT
+from libs.engine.kernel_choice import TORCH
 
 PROMPT_TOKENS = 128
 NEW_TOKENS = 64
@@ -75,11 +76,13 @@ def main() -> None:
     arguments.add_argument("--run-dir", type=Path, required=True)
     arguments.add_argument("--model-dir", type=Path, required=True)
     arguments.add_argument("--dtype", default="bfloat16")
+    arguments.add_argument("--kernels", default="auto")
     arguments.add_argument("--rounds", type=int, default=10)
     given = arguments.parse_args()
     state = json.loads((given.run_dir / "state.json").read_text())
-    assert os.environ.get("GOMP_SPINCOUNT") == str(SPIN_COUNT), f"run with GOMP_SPINCOUNT={SPIN_COUNT}, as workers do"
-    engine = LocalEngine(given.model_dir, given.dtype)
+    engine = LocalEngine(given.model_dir, given.dtype, kernels=given.kernels)
+    spins = os.environ.get("GOMP_SPINCOUNT") == str(SPIN_COUNT)
+    assert spins or engine.kernels != TORCH, f"run with GOMP_SPINCOUNT={SPIN_COUNT}, as workers do"
     pairs = []
     client = HTTPConnection(urlsplit(state["base_url"]).netloc, timeout=120)
     for number in range(-1, given.rounds):

@@ -71,6 +71,9 @@ def up(
     role: Annotated[
         str, typer.Option(help="Where prompts are computed: auto, hybrid (decode workers) or disaggregated.")
     ] = "auto",
+    kernels: Annotated[
+        str, typer.Option(help="auto, native, torch, or a level: avx512bf16, avx512, avx2, portable.")
+    ] = "auto",
     run_dir: RunDirOption = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="SERVICE.KEY=VALUE", help="A setting of one service, or of *.")
@@ -96,6 +99,7 @@ def up(
             block_tokens=block_tokens,
             max_model_len=max_model_len,
             role=role,
+            kernels=kernels,
             api_key=api_key,
             overrides=parse_overrides(settings or ()),
         )
@@ -109,6 +113,19 @@ def down(run_dir: RunDirOption = None) -> None:
 
     with exit_codes():
         sys.stdout.write(stop_stack(run_dir) + "\n")
+
+
+@app.command()
+def chaos(
+    fault: Annotated[list[str], typer.Argument(metavar="FAULT", help="kill decode_worker, or freeze scheduler 5s.")],
+    run_dir: RunDirOption = None,
+) -> None:
+    """Kill or freeze a process of your own running stack, to see what becomes of its streams."""
+    from cli.control import chosen_run_dir
+    from deploy.local.chaos import parse_fault, strike
+
+    with exit_codes():
+        sys.stdout.write(strike(chosen_run_dir(run_dir), parse_fault(fault)) + "\n")
 
 
 @app.command()
@@ -131,3 +148,40 @@ def status(
 
     with exit_codes():
         sys.stdout.write(stack_status(run_dir, as_json=as_json) + "\n")
+
+
+@app.command()
+def bench(
+    model: Annotated[str, typer.Option(help="As for `up`.")] = "smollm2",
+    scenario: Annotated[str, typer.Option(help="S1,S3,… [default: all]", show_default=False)] = "",
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of all scenarios.")] = 3,
+    base_url: Annotated[
+        str, typer.Option(help="A stack that runs already, http://…/v1. [default: starts its own]", show_default=False)
+    ] = "",
+    peers: Annotated[str, typer.Option(help="Installed peers to take turns with: llama.cpp,vllm,transformers.")] = "",
+    json_path: Annotated[Path | None, typer.Option("--json", help="Write every run to this file.")] = None,
+    html_path: Annotated[Path | None, typer.Option("--html", help="Write a page with plots to this file.")] = None,
+    compare: Annotated[
+        tuple[Path, Path] | None, typer.Option(metavar="A B", help="Compare two files written by --json; runs nothing.")
+    ] = None,
+    api_key: Annotated[str, typer.Option(envvar="HR_GATEWAY_API_KEY", hidden=True)] = "",
+) -> None:
+    """Measure a stack, alone or beside its peers."""
+    from bench.command import BenchOptions
+    from cli.bench import compare_reports, measure, model_dir, scenarios
+
+    with exit_codes():
+        if compare:
+            sys.stdout.write(compare_reports(*compare))
+            return
+        options = BenchOptions(
+            model_dir=model_dir(model),
+            scenarios=scenarios(scenario),
+            rounds=rounds,
+            base_url=base_url,
+            api_key=api_key,
+            peers=tuple(name.strip() for name in peers.split(",") if name.strip()),
+            json_path=json_path,
+            html_path=html_path,
+        )
+        sys.stdout.write(measure(options))

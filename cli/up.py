@@ -29,7 +29,8 @@ def run_up(model: str, options: UpOptions, *, detach: bool) -> int:
     with ExitStack() as bars:
         report = bars.enter_context(progress())
         model_dir = resolve_model(model, cache_root(), lambda done, total: report("converting tensors", done, total))
-        options = replace(options, model_dir=model_dir, model=model_dir.name)
+        packed_dir = cache_root() / "packed"
+        options = replace(options, model_dir=model_dir, model=model_dir.name, packed_dir=packed_dir)
         ready: list[State] = []
 
         def on_ready(state: State) -> None:

@@ -3,16 +3,15 @@
 Axes: M tokens, H heads (any number), D head dim, P positions, F = D / 2 frequencies.
 """
 
-import numpy as np
 import torch
+
+from kernels.angles import angle_tables
 
 
 def rope_tables(head_dim: int, theta: float, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin [P, F] of position · theta^(−2f / D), computed in float64 and rounded once to float32."""
-    assert head_dim % 2 == 0, head_dim
-    frequency_F = theta ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
-    angle_PF = np.arange(positions, dtype=np.float64)[:, None] * frequency_F
-    return torch.from_numpy(np.cos(angle_PF).astype(np.float32)), torch.from_numpy(np.sin(angle_PF).astype(np.float32))
+    """cos and sin [P, F] of `angle_tables`, as tensors."""
+    cos_PF, sin_PF = angle_tables(head_dim, theta, positions)
+    return torch.from_numpy(cos_PF), torch.from_numpy(sin_PF)
 
 
 def rope(x_MHD: torch.Tensor, cos_MF: torch.Tensor, sin_MF: torch.Tensor) -> None:
@@ -20,7 +19,7 @@ def rope(x_MHD: torch.Tensor, cos_MF: torch.Tensor, sin_MF: torch.Tensor) -> Non
 
     Args:
         x_MHD: [M, H, D] float32, any strides with contiguous D; changed in place.
-        cos_MF, sin_MF: [M, D / 2] float32, the rows of the tables at the tokens' positions.
+        cos_MF, sin_MF: [M, D / 2] float32, the rows of `rope_tables` at the tokens' positions.
 
     Source: Su et al. 2021, arXiv:2104.09864, in the half-split order of the Llama checkpoints.
     """

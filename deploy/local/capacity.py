@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from libs.contracts.errors import ConfigError
-from libs.contracts.kv_layout import MAX_BLOCKS, KvLayout
+from libs.contracts.kv_layout import MAX_BLOCKS, TILE_TAG_PLAIN, KvLayout
 
 DEFAULT_SHARE: Final = 0.25
 DEFAULT_MAX_BYTES: Final = 2 * 1024**3
@@ -27,7 +27,7 @@ def read_model_config(model_dir: Path) -> dict[str, Any]:
     return config
 
 
-def kv_layout(config: dict[str, Any], *, block_tokens: int, dtype: str) -> KvLayout:
+def kv_layout(config: dict[str, Any], *, block_tokens: int, dtype: str, tag: str = TILE_TAG_PLAIN) -> KvLayout:
     """The layout of this model's KV blocks. Raises ConfigError for a model or a size that has none."""
     try:
         heads = int(config["num_attention_heads"])
@@ -37,6 +37,7 @@ def kv_layout(config: dict[str, Any], *, block_tokens: int, dtype: str) -> KvLay
             head_dim=int(config.get("head_dim") or config["hidden_size"] // heads),
             block_tokens=block_tokens,
             dtype=dtype,
+            tile_tag=tag,
         )
     except KeyError as error:
         raise ConfigError(f"the model's config.json lacks {error}") from error

@@ -4,6 +4,7 @@ import os
 from typing import Final
 
 from deploy.local.stack import Stack
+from libs.engine.kernel_choice import TORCH
 
 HOST_AGENT: Final = "local"
 CELL: Final = "c0"
@@ -32,10 +33,14 @@ def service_environ(stack: Stack, service: str, index: int, incarnation: str) ->
         "PATH": os.defpath,
         "PYTHONUNBUFFERED": "1",
         "TOKENIZERS_PARALLELISM": "false",
-        "OMP_NUM_THREADS": str(threads),
-        "GOMP_SPINCOUNT": str(SPIN_COUNT),
+        **_openmp(threads if service in WORKERS and stack.kernels == TORCH else 1),
         **{f"{prefix}{key.upper()}": value for key, value in settings.items()},
     }
+
+
+def _openmp(threads: int) -> dict[str, str]:
+    """Torch computes with these threads. Native kernels bring a team of their own, and nobody else needs any."""
+    return {"OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": str(SPIN_COUNT)}
 
 
 def _engine_threads(stack: Stack, service: str) -> int:
@@ -73,6 +78,8 @@ def _own_settings(stack: Stack, service: str) -> dict[str, str]:
         "dtype": options.dtype,
         "block_tokens": str(options.block_tokens),
         "pool": f"fd:{stack.pool_fd}",
+        "kernels": stack.kernels,
+        "packed_dir": str(options.packed_dir or ""),
     }
 
 

@@ -16,7 +16,7 @@ from libs.runtime.logs import get_logger
 CONFIG_EXIT_CODE: Final = 2  # a service's word for "this will not get better by trying again"
 START_ATTEMPTS: Final = 3
 FIRST_BACKOFF_S: Final = 0.1
-MAX_BACKOFF_S: Final = 5.0
+LONGEST_BACKOFF_S: Final = 5.0
 SOUND_LIFE_S: Final = 30.0  # a life this long forgives earlier failures
 UP_TIMEOUT_S: Final = 10.0
 SHOWN_LOG_LINES: Final = 5
@@ -55,11 +55,16 @@ class Life:
 class Fleet:
     """All `programs` of a stack by name; `lives` holds those that run now."""
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        on_change: Callable[[], None],
+        longest_backoff_s: float = LONGEST_BACKOFF_S,
+        on_end: Callable[[Life], None] = lambda life: None,
+    ) -> None:
         self.programs: dict[str, Program] = {}
         self.lives: dict[str, Life] = {}
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._on_change = on_change
+        self._on_change, self._on_end, self._longest_backoff_s = on_change, on_end, longest_backoff_s
         self._settled = False
         self._keepers: set[asyncio.Task[None]] = set()
         self._up: dict[str, asyncio.Event] = {}
@@ -98,7 +103,7 @@ class Fleet:
                 raise ConfigError(_obituary(program, code))
             if not self._settled and failures >= START_ATTEMPTS:
                 raise StartFailed(_obituary(program, code))
-            pause_s = min(FIRST_BACKOFF_S * 2 ** (failures - 1), MAX_BACKOFF_S)
+            pause_s = 0.0 if failures == 1 else min(FIRST_BACKOFF_S * 2 ** (failures - 2), self._longest_backoff_s)
             log.warning("program_ended", program=program.name, how=_how(code), starts_again_in_s=pause_s)
             await asyncio.sleep(pause_s)
             failpoint("supervisor.restart")
@@ -112,12 +117,13 @@ class Fleet:
             log_path=program.log_path,
             pass_fds=program.pass_fds,
         )
-        self.lives[program.name] = Life(program, incarnation, child)
+        life = self.lives[program.name] = Life(program, incarnation, child)
         self._on_change()
         if await _comes_up(program, child):
             self._up[program.name].set()
         code = await child.wait()
         del self.lives[program.name]
+        self._on_end(life)
         self._on_change()
         return code
 

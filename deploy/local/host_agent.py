@@ -1,36 +1,83 @@
-"""The host agent: on a scheduler's word it kills one life of a worker, and says so once that process is gone."""
+"""The host agent: what schedulers may know and want of the workers that the supervisor runs.
 
+It kills one life of a worker on a scheduler's word and says so once that process is gone, lists those that may write to
+the pool, and reports an end that nobody asked for.
+"""
+
+import asyncio
 import signal
 from collections.abc import Callable, Sequence
 
 from deploy.local.fleet import Life
 from libs.contracts import codec, flow
-from libs.contracts.messages import Gone, Incarnations, Kill
-from libs.runtime.bus import Bus, Subscription
+from libs.contracts.errors import MalformedMessage, Unavailable
+from libs.contracts.messages import Done, Exited, Gone, Incarnations, Kill, ListIncarnations
+from libs.runtime.bus import Bus
 from libs.runtime.failpoints import failpoint
+from libs.runtime.logs import get_logger
+
+ANSWER_S = 1.0
+REPORT_S = 10.0  # a scheduler that comes later asks who is there
+PAUSE_S = 0.1
+
+log = get_logger("host_agent")
 
 
-async def serve_host_agent(bus: Bus, host: str, workers: Callable[[], Sequence[Life]]) -> Subscription:
-    """Answer on this host's subject for the workers that run at that moment."""
-
-    async def answer(payload: bytes, traceparent: str) -> bytes:
-        return await answer_host(payload, workers())
-
-    return await bus.serve(flow.host_subject(host), answer)
+class StaleTerm(MalformedMessage):
+    """A scheduler that was replaced asks; it is not answered."""
 
 
-async def answer_host(payload: bytes, workers: Sequence[Life]) -> bytes:
-    """The answer to Kill or ListIncarnations; idempotent by incarnation. Raises MalformedMessage.
+class HostAgent:
+    """`workers` are those that run at that moment; `may_write` says whether one has got as far as using the pool."""
 
-    A life that is not among `workers` is gone: the supervisor alone starts them, and forgets them only at their end.
-    """
-    message = codec.decode_in("HostMessage", payload)
-    if not isinstance(message, Kill):
-        return codec.encode_in("HostReply", Incarnations(tuple(life.incarnation for life in workers)))
-    for life in workers:
-        if life.incarnation == message.incarnation:
-            failpoint("host.kill.received")
-            life.child.signal(signal.SIGKILL)
-            await life.child.wait()
-            failpoint("host.kill.gone")
-    return codec.encode_in("HostReply", Gone(message.incarnation))
+    def __init__(
+        self, bus: Bus, host: str, workers: Callable[[], Sequence[Life]], may_write: Callable[[Life], bool]
+    ) -> None:
+        self._bus, self._host, self._workers, self._may_write = bus, host, workers, may_write
+        self._terms: dict[str, int] = {}  # cell → the highest term heard of
+        self._reports: set[asyncio.Task[None]] = set()
+
+    async def serve(self) -> None:
+        """Answer on this host's subject."""
+
+        async def answer(payload: bytes, traceparent: str) -> bytes:
+            return await self.answer(payload)
+
+        await self._bus.serve(flow.host_subject(self._host), answer)
+
+    async def answer(self, payload: bytes) -> bytes:
+        """The answer to Kill or ListIncarnations; idempotent by incarnation. Raises MalformedMessage, StaleTerm.
+
+        A life that is not among the workers is gone: the supervisor alone starts them, and forgets them at their end.
+        """
+        message: Kill | ListIncarnations = codec.decode_in("HostMessage", payload)
+        highest = self._terms[message.cell] = max(message.term, self._terms.get(message.cell, 0))
+        if message.term < highest:
+            raise StaleTerm(f"term {message.term} of cell {message.cell} is over, {highest} leads it")
+        if isinstance(message, ListIncarnations):
+            listed = tuple(life.incarnation for life in self._workers() if self._may_write(life))
+            return codec.encode_in("HostReply", Incarnations(listed))
+        for life in self._workers():
+            if life.incarnation == message.incarnation:
+                failpoint("host.kill.received")
+                life.child.signal(signal.SIGKILL)
+                await life.child.wait()
+                failpoint("host.kill.gone")
+        return codec.encode_in("HostReply", Gone(message.incarnation))
+
+    def ended(self, life: Life, cell: str) -> None:
+        """Tell the cell's scheduler, so that it need not find out."""
+        report = asyncio.create_task(self._report(life.incarnation, cell))
+        self._reports.add(report)
+        report.add_done_callback(self._reports.discard)
+
+    async def _report(self, incarnation: str, cell: str) -> None:
+        loop, payload = asyncio.get_running_loop(), codec.encode_in("ControlMessage", Exited(incarnation))
+        give_up_s = loop.time() + REPORT_S
+        while loop.time() < give_up_s:
+            try:
+                codec.decode(Done, await self._bus.request(flow.control_subject(cell), payload, timeout_s=ANSWER_S))
+                return
+            except (Unavailable, MalformedMessage) as error:
+                log.debug("exit_not_told", incarnation=incarnation, reason=error.message)
+            await asyncio.sleep(PAUSE_S)

@@ -36,10 +36,13 @@ class UpOptions:
     block_tokens: int = 16
     max_model_len: int = 0
     role: str = "auto"
+    kernels: str = "auto"  # auto, native, torch, or a level of the native ones
+    packed_dir: Path | None = None  # where packed weights are kept for all workers; None: each has its own
     api_key: str = field(default="", repr=False)
     overrides: Overrides = field(default_factory=dict, repr=False)
     worker_package: str = "services"  # where `python -m` finds the workers; tests put a fake engine there
     failpoints_file: str = ""  # of every process, the supervisor included; for tests
+    longest_backoff_s: float = 5.0  # before a program is started again; tests kill more often than accidents do
 
     def count(self, service: str) -> int:
         """How many processes of `service` run."""

@@ -10,6 +10,7 @@ from deploy.local.network import free_port, usable_port
 from deploy.local.options import SERVICES, UpOptions
 from deploy.local.run_dir import RunDir
 from libs.contracts.kv_layout import KvLayout
+from libs.engine.kernel_choice import settle_kernels, tile_tag
 from libs.runtime.pool_file import create_pool
 
 SUPERVISOR: Final = "supervisor"
@@ -45,6 +46,7 @@ class Stack:
     nats_port: int
     index_url: str
     gateway_port: int
+    kernels: str  # settled: "native:<level>" or "torch"
     layout: KvLayout
     blocks: int
     pool_fd: int
@@ -71,7 +73,9 @@ class Stack:
 def settle(options: UpOptions, run_dir: RunDir) -> Stack:
     """Check the options against model and machine, and take the memory. Raises ConfigError for what cannot work."""
     config = capacity.read_model_config(options.model_dir)
-    layout = capacity.kv_layout(config, block_tokens=options.block_tokens, dtype=options.dtype)
+    kernels = settle_kernels(options.kernels)
+    tag = tile_tag(kernels, options.dtype)
+    layout = capacity.kv_layout(config, block_tokens=options.block_tokens, dtype=options.dtype, tag=tag)
     max_model_len = capacity.context_tokens(config, options.max_model_len)
     blocks = capacity.pool_blocks(layout, options.kv_blocks, capacity.available_memory_bytes())
     gateway_port = usable_port(options.host, options.port)
@@ -81,6 +85,7 @@ def settle(options: UpOptions, run_dir: RunDir) -> Stack:
         nats_port=free_port(),
         index_url=f"unix://{run_dir.valkey_socket}",
         gateway_port=gateway_port,
+        kernels=kernels,
         layout=layout,
         blocks=blocks,
         pool_fd=create_pool(layout, blocks),

@@ -44,6 +44,8 @@ class StackStatus(msgspec.Struct, frozen=True):
     block_tokens: int
     waiting: int
     running: int
+    moved_sequences: int = 0  # of the schedulers' present terms, as the next one
+    recomputed_tokens: int = 0
 
     @property
     def ready(self) -> bool:
@@ -84,6 +86,8 @@ def merge(state: State, answers: Mapping[int, ServiceStatus]) -> StackStatus:
         block_tokens=state.block_tokens,
         waiting=sum(cell.waiting for cell in cells),
         running=sum(cell.running for cell in cells),
+        moved_sequences=sum(cell.moved_sequences for cell in cells),
+        recomputed_tokens=sum(cell.recomputed_tokens for cell in cells),
     )
 
 

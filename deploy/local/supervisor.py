@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from deploy.local.environment import HOST_AGENT, WORKERS, service_environ
+from deploy.local.environment import CELL, HOST_AGENT, WORKERS, service_environ
 from deploy.local.fleet import Fleet, Life, Program
-from deploy.local.host_agent import serve_host_agent
+from deploy.local.host_agent import HostAgent
 from deploy.local.nats_server import nats_program
 from deploy.local.options import BROKERS, SERVICES, UpOptions
 from deploy.local.run_dir import Phase, RunDir, Running, State, process
@@ -19,6 +19,7 @@ from deploy.local.valkey_server import valkey_program
 from libs.contracts.errors import Unavailable
 from libs.runtime import failpoints
 from libs.runtime.bus import Bus
+from libs.runtime.pool_file import is_used
 from libs.runtime.process import stop_signal
 
 READY_WINDOW_S: Final = 0.2
@@ -52,8 +53,9 @@ class Supervisor:
 
     def __init__(self, stack: Stack, run_dir: RunDir) -> None:
         self._stack, self._run_dir = stack, run_dir
-        self._fleet = Fleet(self._write_state)
+        self._fleet = Fleet(self._write_state, stack.options.longest_backoff_s, self._ended)
         self._phase: Phase = "starting"
+        self._agent: HostAgent | None = None  # once the broker is there
 
     async def run(self, stop: asyncio.Event, report: Report, on_ready: Callable[[State], None]) -> None:
         """Start everything, then keep it running until `stop`. Raises HeadraceError when it does not come up."""
@@ -76,7 +78,8 @@ class Supervisor:
         await self._start_brokers()
         password = self._stack.credentials.nats[SUPERVISOR]
         async with Bus.connect(self._stack.nats_url, service=SUPERVISOR, user=SUPERVISOR, password=password) as bus:
-            await serve_host_agent(bus, HOST_AGENT, self._workers)
+            self._agent = HostAgent(bus, HOST_AGENT, self._workers, self._may_write)
+            await self._agent.serve()
             for service in SERVICES:
                 for index in range(self._stack.options.count(service)):
                     self._fleet.add(self._service(service, index))
@@ -123,6 +126,13 @@ class Supervisor:
 
     def _workers(self) -> tuple[Life, ...]:
         return tuple(life for name, life in self._fleet.lives.items() if name.startswith(WORKERS))
+
+    def _may_write(self, life: Life) -> bool:
+        return is_used(self._stack.pool_fd, life.incarnation)
+
+    def _ended(self, life: Life) -> None:
+        if self._agent is not None and life.program.name.startswith(WORKERS):
+            self._agent.ended(life, CELL)
 
     def _children(self) -> tuple[Running, ...]:
         lives = self._fleet.lives

@@ -85,6 +85,14 @@ int32_t hr_pack_linear(HrContext*, const void* source, int32_t source_type, int3
 int32_t hr_step(HrContext*, const HrModel*, const HrPool*, const int32_t* ids, int32_t tokens, HrRow* rows,
                 int32_t row_count, float* logits);
 
+// One product alone, for tests: out [tokens, N] = residual [tokens, N] (or null) + x [tokens, K] · weight + bias; x is rounded
+// to the weight's dtype first.
+int32_t hr_linear(HrContext*, const HrLinear*, const float* x, int32_t tokens, const float* residual, float* out);
+
+// Sizes and field offsets of the structs above, in order, as this library was compiled; at most `most` are written.
+// Returns how many there are.
+int32_t hr_layout(int32_t* values, int32_t most);
+
 const char* hr_level(void);   // "avx512bf16", "avx512", "avx2", "portable"
 int32_t hr_supported(void);   // 1 when this processor runs this level
 const char* hr_error(int32_t code);

@@ -12,6 +12,7 @@ TOKENIZERS_CONSUMER = "tokenizers"
 CELLS_BUCKET = "cells"
 CELLS_CHANGED = "cells.>"  # the bucket's stream republishes each stored record there
 STATUS_SUBJECT = "status"
+METRICS_SUBJECT = "metrics"
 REQUESTS_SUBJECTS = "requests.*"  # of every model
 SEQUENCES_SUBJECTS = "sequences.*.*"  # of every cell
 ALIVE_SUBJECTS = "alive.*"  # of every gateway
@@ -115,7 +116,7 @@ _WORKER = Permissions(("tokens.*", *_CELLS_READ), (CELLS_CHANGED,))
 
 PERMISSIONS: dict[str, Permissions] = {
     "gateway": Permissions(
-        ("requests.*", "control.*", "alive.*", *_CELLS_READ), ("tokens.*", "replies.*", CELLS_CHANGED)
+        ("requests.*", "control.*", "alive.*", METRICS_SUBJECT, *_CELLS_READ), ("tokens.*", "replies.*", CELLS_CHANGED)
     ),
     "tokenizer": Permissions(
         (
@@ -140,8 +141,9 @@ PERMISSIONS: dict[str, Permissions] = {
 
 
 def permissions(service: str) -> Permissions:
-    """PERMISSIONS plus what every service may do: answer requests, read its own inbox, answer `status`."""
+    """PERMISSIONS plus what every service may do: answer requests, read its own inbox, tell its status and metrics."""
     own = PERMISSIONS[service]
     return Permissions(
-        (*own.publish, f"{INBOX_PREFIX}*.>"), (*own.subscribe, f"{inbox_prefix(service)}.>", STATUS_SUBJECT)
+        (*own.publish, f"{INBOX_PREFIX}*.>"),
+        (*own.subscribe, f"{inbox_prefix(service)}.>", STATUS_SUBJECT, METRICS_SUBJECT),
     )

@@ -12,7 +12,11 @@ MAGIC = b"HRKVPOOL"
 VERSION = 1
 BLOCK_TOKENS = (16, 32, 64)
 DTYPE_BYTES = {"bfloat16": 2, "float32": 4}
-TILE_TAG_PLAIN = "plain"  # [T, D] rows as they are; a CPU class may tile inside a head and then carries its own tag
+TILE_TAG_PLAIN = "plain"  # [T, D] rows as they are
+CPU_TILE_TAGS = {
+    "bfloat16": "cpu-vnni16",
+    "float32": "cpu-dt",
+}  # of the native CPU kernels; docs/kv-layout.md draws them
 FIXED_HEADER = struct.Struct("<8sIIQ32s")  # magic, version, header bytes, blocks, layout fingerprint
 FILL_COUNTS_OFFSET = 64
 PAGE_BYTES = 4096

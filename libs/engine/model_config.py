@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from libs.contracts.errors import ConfigError
-from libs.contracts.kv_layout import KvLayout
+from libs.contracts.kv_layout import TILE_TAG_PLAIN, KvLayout
 
 ARCHITECTURES: Final = ("LlamaForCausalLM", "MistralForCausalLM")
 MAX_CONFIG_BYTES: Final = 1 << 20
@@ -37,9 +37,9 @@ class ModelConfig:
     mlp_bias: bool
     eos_ids: tuple[int, ...]
 
-    def kv_layout(self, block_tokens: int, kv_dtype: str) -> KvLayout:
+    def kv_layout(self, block_tokens: int, kv_dtype: str, tile_tag: str = TILE_TAG_PLAIN) -> KvLayout:
         """The layout of a pool for this model. ValueError for other block sizes or dtypes than the contract's."""
-        return KvLayout(self.layers, self.kv_heads, self.head_dim, block_tokens, kv_dtype)
+        return KvLayout(self.layers, self.kv_heads, self.head_dim, block_tokens, kv_dtype, tile_tag)
 
 
 def load_model_config(model_path: Path) -> ModelConfig:

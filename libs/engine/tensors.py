@@ -78,7 +78,7 @@ def layer_tensors(config: ModelConfig, index: int) -> LayerTensors:
 
 
 def _problems(checkpoint: Checkpoint, config: ModelConfig) -> list[str]:
-    expected = dict(_expected_shapes(config))
+    expected = dict(expected_shapes(config))
     optional = {HEAD} if config.tied_embeddings else set()
     problems = [f"{name} is missing" for name in expected if name not in checkpoint.shapes]
     for name, shape in checkpoint.shapes.items():
@@ -92,7 +92,8 @@ def _problems(checkpoint: Checkpoint, config: ModelConfig) -> list[str]:
     return problems
 
 
-def _expected_shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+def expected_shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """(name, shape) of every tensor that the config asks for."""
     hidden, ffn = config.hidden_size, config.ffn_size
     q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
     linears = (

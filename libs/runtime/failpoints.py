@@ -120,13 +120,15 @@ class Armory:
         self.is_armed = False
         self._points: dict[str, Armed] = {}
         self._file: Path | None = None
+        self._names: tuple[str, str] = ("", "")
         self._seen: tuple[int, int] = (0, 0)
         self._lock = threading.Lock()
 
-    def arm(self, specification: str, file: str = "") -> None:
-        """Arm these points, and from now on those of this process in `file`. Raises ConfigError."""
+    def arm(self, specification: str, file: str = "", instance: str = "") -> None:
+        """Arm these points, and from now on those that `file` has for this process. Raises ConfigError."""
         self._points = parse(specification)
         self._file = Path(file) if file else None
+        self._names = (str(os.getpid()), instance)
         self.is_armed = bool(self._points or self._file)
 
     def hit(self, name: str, payload: bytes = b"") -> bytes:
@@ -144,7 +146,7 @@ class Armory:
         return _act(armed, name, payload)
 
     def _read_file(self) -> None:
-        """Lines `pid specification`: a process that is started again does not die of its predecessor's."""
+        """Lines `who specification`: who is a pid, so that a later life comes up unarmed, or an instance's name."""
         if self._file is None:
             return
         try:
@@ -155,16 +157,16 @@ class Armory:
             lines = self._file.read_text().splitlines()
         except OSError:
             return
-        own = f"{os.getpid()} "
-        self._points = parse(",".join(line.removeprefix(own) for line in lines if line.startswith(own)))
+        split = (line.partition(" ") for line in lines)
+        self._points = parse(",".join(specification for who, _, specification in split if who in self._names))
 
 
 _ARMORY: Final = Armory()  # of the process: a fault can be planted anywhere, so no parameter carries it there
 
 
-def arm(specification: str, file: str = "") -> None:
+def arm(specification: str, file: str = "", instance: str = "") -> None:
     """Arm points of this process. Raises ConfigError."""
-    _ARMORY.arm(specification, file)
+    _ARMORY.arm(specification, file, instance)
 
 
 def failpoint(name: str) -> None:

@@ -30,6 +30,29 @@ def create_pool(layout: KvLayout, blocks: int) -> int:
     return fd
 
 
+def mark_use(fd: int, incarnation: str) -> None:
+    """From now on this process may write to the pool, on a scheduler's order: the kernel forgets that only at its end.
+
+    The mark is a record lock of this process at a place that its incarnation names. Nobody may close another descriptor
+    of the pool afterwards: that would drop the mark.
+    """
+    fcntl.lockf(fd, fcntl.LOCK_EX, 1, _place(incarnation))
+
+
+def is_used(fd: int, incarnation: str) -> bool:
+    """Whether another process has marked its use of the pool under this incarnation, and lives."""
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(incarnation))
+    except OSError:
+        return True
+    fcntl.lockf(fd, fcntl.LOCK_UN, 1, _place(incarnation))
+    return False
+
+
+def _place(incarnation: str) -> int:
+    return int(incarnation[:15], 16)  # 60 bits: an offset has 63
+
+
 def available_bytes() -> int:
     """Memory that this host, or the control group that holds us, can still give without swapping.
 

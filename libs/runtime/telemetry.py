@@ -1,4 +1,4 @@
-"""Sets up the OpenTelemetry SDK of this process; the only module that imports it."""
+"""Sets up the OpenTelemetry SDK of this process; the only module that imports it, and only where spans are exported."""
 
 import asyncio
 import os
@@ -6,12 +6,12 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
 from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 QUEUE_SPANS = 8192  # beyond this the oldest are dropped: serving never waits for a collector
 BATCH_SPANS = 512
@@ -31,7 +31,23 @@ async def telemetry(service: str, instance: str, otlp_endpoint: str) -> AsyncIte
     if not otlp_endpoint:
         yield
         return
-    exporter = OTLPSpanExporter(endpoint=otlp_endpoint.rstrip("/") + TRACES_PATH, timeout=EXPORT_TIMEOUT_S)
+    provider = _provider(service, instance, otlp_endpoint.rstrip("/") + TRACES_PATH)
+    trace.set_tracer_provider(provider)
+    try:
+        yield
+    finally:
+        flushing = threading.Thread(target=provider.shutdown, name="otel-shutdown", daemon=True)
+        flushing.start()  # a thread that dies with the process: its own limit is half a minute
+        await asyncio.to_thread(flushing.join, SHUTDOWN_S)
+
+
+def _provider(service: str, instance: str, endpoint: str) -> "TracerProvider":
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # a tenth of a second to import
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    exporter = OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_TIMEOUT_S)
     processor = BatchSpanProcessor(
         exporter,
         max_queue_size=QUEUE_SPANS,
@@ -52,13 +68,7 @@ async def telemetry(service: str, instance: str, otlp_endpoint: str) -> AsyncIte
         shutdown_on_exit=False,  # the block's end shuts down, with its own time limit
     )
     provider.add_span_processor(processor)
-    trace.set_tracer_provider(provider)
-    try:
-        yield
-    finally:
-        flushing = threading.Thread(target=provider.shutdown, name="otel-shutdown", daemon=True)
-        flushing.start()  # a thread that dies with the process: its own limit is half a minute
-        await asyncio.to_thread(flushing.join, SHUTDOWN_S)
+    return provider
 
 
 def _version() -> str:

@@ -42,23 +42,31 @@ class Delivered(_message.Message):
     totals: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, request_id: _Optional[str] = ..., totals: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class Exited(_message.Message):
+    __slots__ = ("incarnation",)
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    incarnation: str
+    def __init__(self, incarnation: _Optional[str] = ...) -> None: ...
+
 class StatusQuery(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class ControlMessage(_message.Message):
-    __slots__ = ("cancel", "stop_at", "resend", "delivered", "status_query")
+    __slots__ = ("cancel", "stop_at", "resend", "delivered", "status_query", "exited")
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     STOP_AT_FIELD_NUMBER: _ClassVar[int]
     RESEND_FIELD_NUMBER: _ClassVar[int]
     DELIVERED_FIELD_NUMBER: _ClassVar[int]
     STATUS_QUERY_FIELD_NUMBER: _ClassVar[int]
+    EXITED_FIELD_NUMBER: _ClassVar[int]
     cancel: Cancel
     stop_at: StopAt
     resend: Resend
     delivered: Delivered
     status_query: StatusQuery
-    def __init__(self, cancel: _Optional[_Union[Cancel, _Mapping]] = ..., stop_at: _Optional[_Union[StopAt, _Mapping]] = ..., resend: _Optional[_Union[Resend, _Mapping]] = ..., delivered: _Optional[_Union[Delivered, _Mapping]] = ..., status_query: _Optional[_Union[StatusQuery, _Mapping]] = ...) -> None: ...
+    exited: Exited
+    def __init__(self, cancel: _Optional[_Union[Cancel, _Mapping]] = ..., stop_at: _Optional[_Union[StopAt, _Mapping]] = ..., resend: _Optional[_Union[Resend, _Mapping]] = ..., delivered: _Optional[_Union[Delivered, _Mapping]] = ..., status_query: _Optional[_Union[StatusQuery, _Mapping]] = ..., exited: _Optional[_Union[Exited, _Mapping]] = ...) -> None: ...
 
 class Done(_message.Message):
     __slots__ = ("known",)
@@ -81,7 +89,7 @@ class Resent(_message.Message):
     def __init__(self, known: _Optional[bool] = ..., position: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., end: _Optional[str] = ...) -> None: ...
 
 class CellStatus(_message.Message):
-    __slots__ = ("cell", "model", "term", "workers", "blocks_total", "blocks_free", "blocks_cached", "blocks_held", "blocks_freeing", "block_tokens", "waiting", "running")
+    __slots__ = ("cell", "model", "term", "workers", "blocks_total", "blocks_free", "blocks_cached", "blocks_held", "blocks_freeing", "block_tokens", "waiting", "running", "moved_sequences", "recomputed_tokens")
     CELL_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +102,8 @@ class CellStatus(_message.Message):
     BLOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
+    MOVED_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    RECOMPUTED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     cell: str
     model: str
     term: int
@@ -106,4 +116,6 @@ class CellStatus(_message.Message):
     block_tokens: int
     waiting: int
     running: int
-    def __init__(self, cell: _Optional[str] = ..., model: _Optional[str] = ..., term: _Optional[int] = ..., workers: _Optional[_Iterable[str]] = ..., blocks_total: _Optional[int] = ..., blocks_free: _Optional[int] = ..., blocks_cached: _Optional[int] = ..., blocks_held: _Optional[int] = ..., blocks_freeing: _Optional[int] = ..., block_tokens: _Optional[int] = ..., waiting: _Optional[int] = ..., running: _Optional[int] = ...) -> None: ...
+    moved_sequences: int
+    recomputed_tokens: int
+    def __init__(self, cell: _Optional[str] = ..., model: _Optional[str] = ..., term: _Optional[int] = ..., workers: _Optional[_Iterable[str]] = ..., blocks_total: _Optional[int] = ..., blocks_free: _Optional[int] = ..., blocks_cached: _Optional[int] = ..., blocks_held: _Optional[int] = ..., blocks_freeing: _Optional[int] = ..., block_tokens: _Optional[int] = ..., waiting: _Optional[int] = ..., running: _Optional[int] = ..., moved_sequences: _Optional[int] = ..., recomputed_tokens: _Optional[int] = ...) -> None: ...

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14protos/v1/host.proto\x12\x0bheadrace.v1\"\x1b\n\x04Kill\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\"\x1b\n\x04Gone\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\"\x12\n\x10ListIncarnations\"$\n\x0cIncarnations\x12\x14\n\x0cincarnations\x18\x01 \x03(\t\"t\n\x0bHostMessage\x12!\n\x04kill\x18\x01 \x01(\x0b\x32\x11.headrace.v1.KillH\x00\x12:\n\x11list_incarnations\x18\x02 \x01(\x0b\x32\x1d.headrace.v1.ListIncarnationsH\x00\x42\x06\n\x04\x62ody\"i\n\tHostReply\x12!\n\x04gone\x18\x01 \x01(\x0b\x32\x11.headrace.v1.GoneH\x00\x12\x31\n\x0cincarnations\x18\x02 \x01(\x0b\x32\x19.headrace.v1.IncarnationsH\x00\x42\x06\n\x04\x62odyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14protos/v1/host.proto\x12\x0bheadrace.v1\"7\n\x04Kill\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\x0c\n\x04\x63\x65ll\x18\x03 \x01(\t\"\x1b\n\x04Gone\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\".\n\x10ListIncarnations\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\"$\n\x0cIncarnations\x12\x14\n\x0cincarnations\x18\x01 \x03(\t\"t\n\x0bHostMessage\x12!\n\x04kill\x18\x01 \x01(\x0b\x32\x11.headrace.v1.KillH\x00\x12:\n\x11list_incarnations\x18\x02 \x01(\x0b\x32\x1d.headrace.v1.ListIncarnationsH\x00\x42\x06\n\x04\x62ody\"i\n\tHostReply\x12!\n\x04gone\x18\x01 \x01(\x0b\x32\x11.headrace.v1.GoneH\x00\x12\x31\n\x0cincarnations\x18\x02 \x01(\x0b\x32\x19.headrace.v1.IncarnationsH\x00\x42\x06\n\x04\x62odyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,15 +32,15 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.v1.host_pb2', _globa
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_KILL']._serialized_start=37
-  _globals['_KILL']._serialized_end=64
-  _globals['_GONE']._serialized_start=66
-  _globals['_GONE']._serialized_end=93
-  _globals['_LISTINCARNATIONS']._serialized_start=95
-  _globals['_LISTINCARNATIONS']._serialized_end=113
-  _globals['_INCARNATIONS']._serialized_start=115
-  _globals['_INCARNATIONS']._serialized_end=151
-  _globals['_HOSTMESSAGE']._serialized_start=153
-  _globals['_HOSTMESSAGE']._serialized_end=269
-  _globals['_HOSTREPLY']._serialized_start=271
-  _globals['_HOSTREPLY']._serialized_end=376
+  _globals['_KILL']._serialized_end=92
+  _globals['_GONE']._serialized_start=94
+  _globals['_GONE']._serialized_end=121
+  _globals['_LISTINCARNATIONS']._serialized_start=123
+  _globals['_LISTINCARNATIONS']._serialized_end=169
+  _globals['_INCARNATIONS']._serialized_start=171
+  _globals['_INCARNATIONS']._serialized_end=207
+  _globals['_HOSTMESSAGE']._serialized_start=209
+  _globals['_HOSTMESSAGE']._serialized_end=325
+  _globals['_HOSTREPLY']._serialized_start=327
+  _globals['_HOSTREPLY']._serialized_end=432
 # @@protoc_insertion_point(module_scope)

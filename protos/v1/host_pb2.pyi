@@ -7,10 +7,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Kill(_message.Message):
-    __slots__ = ("incarnation",)
+    __slots__ = ("incarnation", "term", "cell")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
-    def __init__(self, incarnation: _Optional[str] = ...) -> None: ...
+    term: int
+    cell: str
+    def __init__(self, incarnation: _Optional[str] = ..., term: _Optional[int] = ..., cell: _Optional[str] = ...) -> None: ...
 
 class Gone(_message.Message):
     __slots__ = ("incarnation",)
@@ -19,8 +23,12 @@ class Gone(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ...) -> None: ...
 
 class ListIncarnations(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("term", "cell")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    cell: str
+    def __init__(self, term: _Optional[int] = ..., cell: _Optional[str] = ...) -> None: ...
 
 class Incarnations(_message.Message):
     __slots__ = ("incarnations",)

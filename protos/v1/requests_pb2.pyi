@@ -80,16 +80,20 @@ class Rejected(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., error: _Optional[_Union[_common_pb2.WireError, _Mapping]] = ...) -> None: ...
 
 class EpochRaised(_message.Message):
-    __slots__ = ("request_id", "epoch", "term", "cell")
+    __slots__ = ("request_id", "epoch", "term", "cell", "deaths", "died_at")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     CELL_FIELD_NUMBER: _ClassVar[int]
+    DEATHS_FIELD_NUMBER: _ClassVar[int]
+    DIED_AT_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     epoch: int
     term: int
     cell: str
-    def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., term: _Optional[int] = ..., cell: _Optional[str] = ...) -> None: ...
+    deaths: int
+    died_at: int
+    def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., term: _Optional[int] = ..., cell: _Optional[str] = ..., deaths: _Optional[int] = ..., died_at: _Optional[int] = ...) -> None: ...
 
 class LogQuery(_message.Message):
     __slots__ = ("request_ids", "term", "cell")
@@ -150,16 +154,20 @@ class ChoiceLog(_message.Message):
     def __init__(self, choice: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., end: _Optional[str] = ...) -> None: ...
 
 class RequestLog(_message.Message):
-    __slots__ = ("request_id", "live", "epoch", "choices")
+    __slots__ = ("request_id", "live", "epoch", "choices", "deaths", "died_at")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     LIVE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CHOICES_FIELD_NUMBER: _ClassVar[int]
+    DEATHS_FIELD_NUMBER: _ClassVar[int]
+    DIED_AT_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     live: bool
     epoch: int
     choices: _containers.RepeatedCompositeFieldContainer[ChoiceLog]
-    def __init__(self, request_id: _Optional[str] = ..., live: _Optional[bool] = ..., epoch: _Optional[int] = ..., choices: _Optional[_Iterable[_Union[ChoiceLog, _Mapping]]] = ...) -> None: ...
+    deaths: int
+    died_at: int
+    def __init__(self, request_id: _Optional[str] = ..., live: _Optional[bool] = ..., epoch: _Optional[int] = ..., choices: _Optional[_Iterable[_Union[ChoiceLog, _Mapping]]] = ..., deaths: _Optional[int] = ..., died_at: _Optional[int] = ...) -> None: ...
 
 class Logs(_message.Message):
     __slots__ = ("requests",)

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class HeldSequence(_message.Message):
-    __slots__ = ("sequence", "request_id", "choice", "epoch", "ids", "cursor", "prompt_tokens", "block_table", "end")
+    __slots__ = ("sequence", "request_id", "choice", "epoch", "ids", "cursor", "prompt_tokens", "block_table", "end", "until", "cached_tokens")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CHOICE_FIELD_NUMBER: _ClassVar[int]
@@ -18,6 +18,8 @@ class HeldSequence(_message.Message):
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     BLOCK_TABLE_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     request_id: str
     choice: int
@@ -27,7 +29,9 @@ class HeldSequence(_message.Message):
     prompt_tokens: int
     block_table: _containers.RepeatedScalarFieldContainer[int]
     end: str
-    def __init__(self, sequence: _Optional[int] = ..., request_id: _Optional[str] = ..., choice: _Optional[int] = ..., epoch: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., cursor: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., block_table: _Optional[_Iterable[int]] = ..., end: _Optional[str] = ...) -> None: ...
+    until: int
+    cached_tokens: int
+    def __init__(self, sequence: _Optional[int] = ..., request_id: _Optional[str] = ..., choice: _Optional[int] = ..., epoch: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., cursor: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., block_table: _Optional[_Iterable[int]] = ..., end: _Optional[str] = ..., until: _Optional[int] = ..., cached_tokens: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("worker", "role", "incarnation", "host", "term", "version", "pool", "pool_blocks", "layout_fingerprint", "numerics_class", "model_digest", "max_model_len", "max_batch_tokens", "step_number", "residents", "block_tokens")
@@ -108,7 +112,7 @@ class RowWait(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ..., waited_ns: _Optional[int] = ...) -> None: ...
 
 class StepResult(_message.Message):
-    __slots__ = ("incarnation", "term", "version", "step_number", "rows", "waits", "removed", "copies_done", "batch_tokens", "started_ns", "ended_ns")
+    __slots__ = ("incarnation", "term", "version", "step_number", "rows", "waits", "removed", "copies_done", "batch_tokens", "started_ns", "ended_ns", "found")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -120,6 +124,7 @@ class StepResult(_message.Message):
     BATCH_TOKENS_FIELD_NUMBER: _ClassVar[int]
     STARTED_NS_FIELD_NUMBER: _ClassVar[int]
     ENDED_NS_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     term: int
     version: int
@@ -131,7 +136,8 @@ class StepResult(_message.Message):
     batch_tokens: int
     started_ns: int
     ended_ns: int
-    def __init__(self, incarnation: _Optional[str] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., step_number: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[RowResult, _Mapping]]] = ..., waits: _Optional[_Iterable[_Union[RowWait, _Mapping]]] = ..., removed: _Optional[_Iterable[_Union[RowResult, _Mapping]]] = ..., copies_done: _Optional[int] = ..., batch_tokens: _Optional[int] = ..., started_ns: _Optional[int] = ..., ended_ns: _Optional[int] = ...) -> None: ...
+    found: _containers.RepeatedCompositeFieldContainer[RowResult]
+    def __init__(self, incarnation: _Optional[str] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., step_number: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[RowResult, _Mapping]]] = ..., waits: _Optional[_Iterable[_Union[RowWait, _Mapping]]] = ..., removed: _Optional[_Iterable[_Union[RowResult, _Mapping]]] = ..., copies_done: _Optional[int] = ..., batch_tokens: _Optional[int] = ..., started_ns: _Optional[int] = ..., ended_ns: _Optional[int] = ..., found: _Optional[_Iterable[_Union[RowResult, _Mapping]]] = ...) -> None: ...
 
 class StepResults(_message.Message):
     __slots__ = ("results",)
@@ -150,21 +156,31 @@ class Resync(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., term: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
 class WorkerMessage(_message.Message):
-    __slots__ = ("hello", "began", "step_result", "resync", "step_results")
+    __slots__ = ("hello", "began", "step_result", "resync", "step_results", "leaving")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     BEGAN_FIELD_NUMBER: _ClassVar[int]
     STEP_RESULT_FIELD_NUMBER: _ClassVar[int]
     RESYNC_FIELD_NUMBER: _ClassVar[int]
     STEP_RESULTS_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     began: Began
     step_result: StepResult
     resync: Resync
     step_results: StepResults
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., began: _Optional[_Union[Began, _Mapping]] = ..., step_result: _Optional[_Union[StepResult, _Mapping]] = ..., resync: _Optional[_Union[Resync, _Mapping]] = ..., step_results: _Optional[_Union[StepResults, _Mapping]] = ...) -> None: ...
+    leaving: Leaving
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., began: _Optional[_Union[Began, _Mapping]] = ..., step_result: _Optional[_Union[StepResult, _Mapping]] = ..., resync: _Optional[_Union[Resync, _Mapping]] = ..., step_results: _Optional[_Union[StepResults, _Mapping]] = ..., leaving: _Optional[_Union[Leaving, _Mapping]] = ...) -> None: ...
+
+class Leaving(_message.Message):
+    __slots__ = ("incarnation", "term")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    incarnation: str
+    term: int
+    def __init__(self, incarnation: _Optional[str] = ..., term: _Optional[int] = ...) -> None: ...
 
 class Resident(_message.Message):
-    __slots__ = ("sequence", "request_id", "choice", "epoch", "gateway", "ids", "prompt_tokens", "cursor", "block_table", "until", "params", "cached_tokens", "traceparent")
+    __slots__ = ("sequence", "request_id", "choice", "epoch", "gateway", "ids", "prompt_tokens", "cursor", "block_table", "until", "params", "cached_tokens", "traceparent", "reach")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CHOICE_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +194,7 @@ class Resident(_message.Message):
     PARAMS_FIELD_NUMBER: _ClassVar[int]
     CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    REACH_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     request_id: str
     choice: int
@@ -191,7 +208,8 @@ class Resident(_message.Message):
     params: _common_pb2.SamplingParams
     cached_tokens: int
     traceparent: str
-    def __init__(self, sequence: _Optional[int] = ..., request_id: _Optional[str] = ..., choice: _Optional[int] = ..., epoch: _Optional[int] = ..., gateway: _Optional[str] = ..., ids: _Optional[_Iterable[int]] = ..., prompt_tokens: _Optional[int] = ..., cursor: _Optional[int] = ..., block_table: _Optional[_Iterable[int]] = ..., until: _Optional[int] = ..., params: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., cached_tokens: _Optional[int] = ..., traceparent: _Optional[str] = ...) -> None: ...
+    reach: int
+    def __init__(self, sequence: _Optional[int] = ..., request_id: _Optional[str] = ..., choice: _Optional[int] = ..., epoch: _Optional[int] = ..., gateway: _Optional[str] = ..., ids: _Optional[_Iterable[int]] = ..., prompt_tokens: _Optional[int] = ..., cursor: _Optional[int] = ..., block_table: _Optional[_Iterable[int]] = ..., until: _Optional[int] = ..., params: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., cached_tokens: _Optional[int] = ..., traceparent: _Optional[str] = ..., reach: _Optional[int] = ...) -> None: ...
 
 class BlockGrant(_message.Message):
     __slots__ = ("sequence", "block_ids")

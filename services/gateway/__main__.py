@@ -7,12 +7,14 @@ from libs.runtime import failpoints
 from libs.runtime.bus import Bus
 from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
+from libs.runtime.metrics import gather
 from libs.runtime.process import run, stop_signal
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
 from libs.text.tokenizer import Tokenizer
 from services.gateway.app import create_app
 from services.gateway.config import Config
+from services.gateway.crowd import Crowd
 from services.gateway.door import Door
 from services.gateway.generate import Service
 from services.gateway.hub import Hub
@@ -30,7 +32,7 @@ log = get_logger(NAME)
 async def main() -> None:
     config = load_config(Config, prefix="HR_GATEWAY_")
     setup_logs(config.log_level, config.log_format, service=NAME, instance=config.instance)
-    failpoints.arm(config.failpoints, config.failpoints_file)
+    failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
     tokenizer = Tokenizer.from_dir(config.model_dir)
     metrics = Metrics(config.model)
@@ -42,7 +44,7 @@ async def main() -> None:
         stop_signal() as stop,
     ):
         outbox = Outbox(bus, config.instance, patience_s=config.request_timeout_s)
-        hub = Hub(outbox, metrics)
+        hub = Hub(outbox, metrics, Crowd(max_waiting=config.max_waiting, max_wait_s=config.max_wait_s))
         door = Door(bus, await bus.cells(), outbox, config.model)
         limits = Limits(config.model, config.max_model_len, tokenizer.vocab_size)
         service = Service(
@@ -55,14 +57,18 @@ async def main() -> None:
             max_body_bytes=config.max_body_bytes,
             request_timeout_s=config.request_timeout_s,
         )
-        app = create_app(service, api_key=config.api_key.get_secret_value())
+
+        async def scrape(openmetrics: bool) -> str:
+            return await gather(bus, metrics.registry, openmetrics=openmetrics)
+
+        app = create_app(service, scrape, api_key=config.api_key.get_secret_value())
 
         def status() -> ServiceStatus:
             obstacle = door.obstacle
             return ServiceStatus(NAME, config.instance, os.getpid(), config.port, not obstacle, obstacle)
 
         bus.on_reconnect(hub.send_again)
-        async with hub.running(), listening(bus, config.instance, hub), serving(app, config.host, config.port):
+        async with hub.running(), listening(bus, config.instance, hub), serving(app, config):
             await serve_status(bus, status)
             door.open()
             log.info("serving", host=config.host, port=config.port)

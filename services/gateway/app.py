@@ -1,5 +1,7 @@
 """The HTTP routes as one ASGI app, whatever server runs it."""
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -7,16 +9,20 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from libs.contracts.errors import ModelNotFound
-from services.gateway import metrics, reply
+from libs.runtime.metrics import OPENMETRICS_TYPE
+from services.gateway import reply
 from services.gateway.auth import Guard
 from services.gateway.errors_http import Refused
 from services.gateway.generate import Generate, Service
+from services.gateway.metrics import CONTENT_TYPE
 from services.gateway.models import Models
 from services.gateway.reply import Receive, Scope, Send
 from services.gateway.validate import Kind
 
+Scrape = Callable[[bool], Awaitable[str]]  # whether as OpenMetrics → all services' metrics
 
-def create_app(service: Service, *, api_key: str) -> Guard:
+
+def create_app(service: Service, scrape: Scrape, *, api_key: str) -> Guard:
     """All routes, behind the guard."""
     models = Models(service.limits)
 
@@ -28,7 +34,8 @@ def create_app(service: Service, *, api_key: str) -> Guard:
         return _json({"status": obstacle or "ready"}, status=503 if obstacle else 200)
 
     async def exposition(request: Request) -> Response:
-        return Response(service.metrics.exposition(), media_type=metrics.CONTENT_TYPE)
+        openmetrics = "application/openmetrics-text" in request.headers.get("accept", "")
+        return Response(await scrape(openmetrics), media_type=OPENMETRICS_TYPE if openmetrics else CONTENT_TYPE)
 
     routes = [
         Route("/health", alive),

@@ -3,6 +3,7 @@
 import asyncio
 
 from libs.contracts.errors import Unavailable
+from libs.contracts.messages import CellStatus
 from libs.runtime.bus import Bus
 from libs.runtime.cells import CellDirectory
 from services.gateway.outbox import Outbox
@@ -21,7 +22,7 @@ class Door:
         self._outbox = outbox
         self._model = model
         self._shut = "the server is starting"  # why nothing may come in, whatever the rest is like
-        self._probe: asyncio.Task[bool] | None = None
+        self._probe: asyncio.Task[tuple[CellStatus, ...]] | None = None
         self._probed_s = float("-inf")
 
     def open(self) -> None:
@@ -61,17 +62,22 @@ class Door:
         """`obstacle`, and beyond it whether a scheduler with a worker answers."""
         if obstacle := self.obstacle:
             return obstacle
+        has_worker = any(status.workers for status in await self.cells())
+        return "" if has_worker else "no scheduler with a worker answers"
+
+    async def cells(self) -> tuple[CellStatus, ...]:
+        """How the schedulers of the open cells that answer describe themselves, at most PROBE_VALID_S ago."""
         now_s = asyncio.get_running_loop().time()
         if self._probe is None or (self._probe.done() and now_s - self._probed_s > PROBE_VALID_S):
             self._probe = asyncio.create_task(self._ask_cells())
             self._probed_s = now_s
-        return "" if await asyncio.shield(self._probe) else "no scheduler with a worker answers"
+        return await asyncio.shield(self._probe)
 
-    async def _ask_cells(self) -> bool:
+    async def _ask_cells(self) -> tuple[CellStatus, ...]:
         answers = await asyncio.gather(
             *(self._outbox.status(cell, timeout_s=PROBE_TIMEOUT_S) for cell in self._open_cells())
         )
-        return any(status is not None and status.workers for status in answers)
+        return tuple(status for status in answers if status is not None)
 
     def _open_cells(self) -> list[str]:
         return [record.cell for record in self._cells.get(self._model) if record.max_prompt_tokens]

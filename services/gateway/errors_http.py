@@ -1,5 +1,7 @@
 """Errors as HTTP: the one table from an error's code to a status, and the bodies that OpenAI clients expect."""
 
+import math
+import random
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -8,8 +10,10 @@ import msgspec
 
 from libs.contracts.errors import HeadraceError
 from services.gateway import sse
+from services.gateway.crowd import Crowded
 
-RETRY_AFTER_S = 1  # never above 120: the official client gives up beyond
+RETRY_AFTER_S = (1.0, 120.0)  # the official client does not come again for longer ones
+SPREAD = (0.75, 1.5)  # of the time that is told, so that not all who were refused come back at once
 INVALID = "invalid_request_error"
 SERVER = "server_error"
 UNAVAILABLE = "service_unavailable_error"
@@ -59,14 +63,22 @@ def body_of(error: HeadraceError) -> bytes:
 
 
 def headers_of(error: HeadraceError) -> Iterable[tuple[bytes, bytes]]:
-    """What tells a client when to come back, or not to. A blind retry would run the prompt again."""
+    """What tells a client when to come back, or not to. A blind retry would fail again, or run the prompt again."""
     status = status_of(error)
     if status in (429, 503):
-        yield b"retry-after", b"%d" % RETRY_AFTER_S
-    elif status >= 500 and not error.retryable:
+        retry_after_ms = int(_retry_after_s(error) * 1000)
+        yield b"retry-after", b"%d" % math.ceil(retry_after_ms / 1000)
+        yield b"retry-after-ms", b"%d" % retry_after_ms
+    elif status != 408 and not error.retryable:
         yield b"x-should-retry", b"false"
     if status == 401:
         yield b"www-authenticate", b"Bearer"
+
+
+def _retry_after_s(error: HeadraceError) -> float:
+    shortest_s, longest_s = RETRY_AFTER_S
+    wanted_s = error.retry_after_s if isinstance(error, Crowded) else shortest_s
+    return min(longest_s, max(shortest_s, wanted_s) * random.uniform(*SPREAD))
 
 
 def event_of(error: HeadraceError) -> bytes:

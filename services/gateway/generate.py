@@ -14,8 +14,9 @@ from services.gateway.door import Door
 from services.gateway.hub import Hub
 from services.gateway.metrics import Metrics
 from services.gateway.observe import Observer
-from services.gateway.reply import Headers, Receive, Scope, Send
+from services.gateway.reply import Headers, Message, Receive, Scope, Send
 from services.gateway.respond import respond
+from services.gateway.server import UNREAD_TIMEOUT_S
 from services.gateway.stream import ClientGone, Stream, Ticket
 from services.gateway.validate import Kind, Limits, ValidRequest, validate
 
@@ -38,6 +39,21 @@ class Service:
     request_timeout_s: float
 
 
+def _impatient(send: Send) -> Send:
+    """Raises ClientGone when a client takes nothing for long. HTTP/2 lets one stream stand still beside others; where
+    the whole connection does, the system notices as soon.
+    """
+
+    async def sending(message: Message) -> None:
+        try:
+            async with asyncio.timeout(UNREAD_TIMEOUT_S):
+                await send(message)
+        except TimeoutError:
+            raise ClientGone from None
+
+    return sending
+
+
 class Generate:
     """One endpoint, as an ASGI app."""
 
@@ -51,6 +67,7 @@ class Generate:
         headers = ((b"x-request-id", request_id.encode()),)
         try:
             self._service.door.check()
+            self._service.hub.check_room()
             payload = await read_body(scope, receive, max_bytes=self._service.max_body_bytes)
             request = validate(self._kind, payload, self._service.limits)
         except ConnectionResetError:
@@ -86,9 +103,10 @@ class Generate:
             try:
                 await self._service.hub.send(stream)
             except HeadraceError as error:
+                self._service.metrics.rejections.inc()
                 await reply.error(send, error, headers)
                 raise
-            await respond(stream, send, headers)
+            await respond(stream, _impatient(send), headers)
             outcome, code = stream.choices[0].reason, ""
         except ClientGone:
             outcome, code = "abort", "client_gone"

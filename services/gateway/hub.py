@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from libs.contracts import flow
-from libs.contracts.errors import DeadlineExceeded, ExactnessViolation, HeadraceError, Unavailable
+from libs.contracts.errors import DeadlineExceeded, ExactnessViolation, HeadraceError, Overloaded, Unavailable
 from libs.contracts.messages import (
     Accepted,
     Delivered,
@@ -27,6 +27,7 @@ from libs.contracts.messages import (
 from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from services.gateway.choice import Choice
+from services.gateway.crowd import Crowd
 from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
 from services.gateway.stream import ClientGone, Phase, Stream
@@ -41,9 +42,10 @@ log = get_logger("gateway")
 class Hub:
     """Mutable, lives in one event loop."""
 
-    def __init__(self, outbox: Outbox, metrics: Metrics) -> None:
+    def __init__(self, outbox: Outbox, metrics: Metrics, crowd: Crowd) -> None:
         self._outbox = outbox
         self._metrics = metrics
+        self._crowd = crowd
         self._streams: dict[str, Stream] = {}
         self._gone: dict[str, float] = {}  # request id → when it may be forgotten, oldest first
         self._terms: dict[str, int] = {}  # cell → the highest term seen
@@ -51,7 +53,7 @@ class Hub:
         self._occupied = asyncio.Event()
         metrics.watch(
             running=lambda: sum(stream.phase is Phase.STREAMING for stream in self._streams.values()),
-            waiting=lambda: sum(stream.is_waiting for stream in self._streams.values()),
+            waiting=self._waiting,
         )
 
     @asynccontextmanager
@@ -65,11 +67,20 @@ class Hub:
                 task.cancel()
             await asyncio.gather(*tasks, *self._repairing, return_exceptions=True)
 
+    def check_room(self) -> None:
+        """Raises Crowded, an Overloaded, when one more request would wait for too long."""
+        try:
+            self._crowd.check(self._waiting(), asyncio.get_running_loop().time())
+        except Overloaded:
+            self._metrics.shed.inc()
+            raise
+
     async def send(self, stream: Stream) -> None:
         """Publish a request; from now on its stream is fed until it is over.
 
         Raises Overloaded, Unavailable, or Refused when it is too large; then it is not held.
         """
+        self._crowd.joined(self._waiting(), asyncio.get_running_loop().time())
         self._streams[stream.request_id] = stream
         self._occupied.set()
         try:
@@ -118,12 +129,15 @@ class Hub:
             if row.epoch < stream.epoch:
                 self._metrics.stale_rows.inc()
                 continue
+            was_waiting = stream.is_waiting
             try:
                 stream.on_row(row, frame.cell, now_s)
                 failpoint("gateway.log.append")
             except HeadraceError as error:
                 self._broken(stream, error)
             else:
+                if was_waiting:
+                    self._crowd.started(now_s)
                 self._tell(stream)
 
     def on_reply(self, message: RepliesMessage) -> Known | Logs:
@@ -167,6 +181,7 @@ class Hub:
         stream = self._streams.get(message.request_id)
         if stream is not None and not stale:
             stream.epoch = max(stream.epoch, message.epoch)
+            stream.deaths, stream.died_at = message.deaths, message.died_at
         failpoint("gateway.epoch.answer")
         return self._log(message.request_id, stale)
 
@@ -184,6 +199,9 @@ class Hub:
             self._metrics.exactness_violations.inc()
         log.error("request_broken", request_id=stream.request_id, code=error.code, reason=error.message)
         self.abandon(stream, error)
+
+    def _waiting(self) -> int:
+        return sum(stream.is_waiting for stream in self._streams.values())
 
     def _is_waiting(self, request_id: str) -> bool:
         stream = self._streams.get(request_id)

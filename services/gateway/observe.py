@@ -20,8 +20,10 @@ class Observer:
     ) -> None:
         self._metrics = metrics
         self._arrived_s = arrived_s
+        self._first_token_s: float | None = None
         self._last_token_s: float | None = None
         self._deliver: Span | None = None
+        metrics.max_tokens.observe(request.params.max_tokens)
         self._root = start_span(flow.GATEWAY_REQUEST, attributes=_attributes(request_id, request))
         if client_traceparent:
             self._root.set(**{"headrace.client.traceparent": client_traceparent[:64]})
@@ -29,6 +31,12 @@ class Observer:
     @property
     def traceparent(self) -> str:
         return self._root.traceparent
+
+    @property
+    def _exemplar(self) -> dict[str, str]:
+        """Leads from a bucket to the trace."""
+        parts = self.traceparent.split("-")
+        return {"trace_id": parts[1]} if len(parts) > 1 else {}
 
     def residence(self, traceparent: str) -> None:
         """The request came to a worker whose span is `traceparent`: what it delivers belongs below that."""
@@ -39,19 +47,24 @@ class Observer:
 
     def tokens(self, count: int, now_s: float) -> None:
         if self._last_token_s is None:
-            self._metrics.ttft_s.observe(now_s - self._arrived_s)
+            self._first_token_s = now_s
+            self._metrics.ttft_s.observe(now_s - self._arrived_s, self._exemplar)
             self._root.set(**{"gen_ai.response.time_to_first_chunk": now_s - self._arrived_s})
         else:
             self._metrics.itl_s.observe(now_s - self._last_token_s)
+            self._metrics.tpot_s.observe(now_s - self._last_token_s)
         self._last_token_s = now_s
         self._metrics.generation_tokens.inc(count)
 
     def end(self, reason: str, usage: Usage, now_s: float, *, error: str = "") -> None:
         """Once, whatever became of the request; `reason` is one of FINISHED_REASONS, `error` a code."""
         self._metrics.finished[reason].inc()
-        self._metrics.e2e_s.observe(now_s - self._arrived_s)
-        if usage.completion_tokens:
+        self._metrics.e2e_s.observe(now_s - self._arrived_s, self._exemplar)
+        if self._first_token_s is not None and self._last_token_s is not None:
+            self._metrics.decode_s.observe(self._last_token_s - self._first_token_s)
             self._metrics.prompt_tokens.inc(usage.prompt_tokens)
+            self._metrics.prompt_sizes.observe(usage.prompt_tokens)
+            self._metrics.generation_sizes.observe(usage.completion_tokens)
         now_ns = time.time_ns()
         if self._deliver is not None:
             self._deliver.end(now_ns)

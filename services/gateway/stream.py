@@ -29,6 +29,7 @@ from services.gateway.validate import ValidRequest
 
 EPOCH = 1  # of a request's first attempt
 LOST_S = 5.0
+NEVER_CAME_S = 40.0  # a pull of the queue that was lost is renewed within 35 s
 TENANT = ""  # one for all, until keys name theirs
 
 
@@ -71,6 +72,7 @@ class Stream:
         self.choices = (
             Choice(0, tokenizer, request.stops, min_tokens=params.min_tokens, max_tokens=params.max_tokens),
         )
+        self.deaths, self.died_at = 0, 0  # of workers that were computing it, as the scheduler told; kept for the next
         self._doubted = False
         self._unknown_since_s: float | None = None  # the scheduler does not know this request
         self._failure: HeadraceError | ClientGone | None = None
@@ -151,7 +153,7 @@ class Stream:
 
     def doubt(self) -> None:
         """The scheduler may have dropped this request: ask soon, and believe it when it says so."""
-        self._doubted = True
+        self._doubted, self._unknown_since_s = True, None
         for choice in self.choices:
             if choice.repair:
                 choice.repair.hurry()
@@ -185,7 +187,8 @@ class Stream:
         )
 
     def to_log(self) -> RequestLog:
-        return RequestLog(self.ticket.request_id, True, self.epoch, tuple(choice.to_log() for choice in self.choices))
+        logs = tuple(choice.to_log() for choice in self.choices)
+        return RequestLog(self.ticket.request_id, True, self.epoch, logs, self.deaths, self.died_at)
 
     async def deltas(self) -> AsyncIterator[Delta]:
         """Text as it becomes certain, from the moment of acceptance to each choice's last delta.
@@ -212,13 +215,15 @@ class Stream:
     def _check_known(self, known: bool, now_s: float) -> None:
         """A request that was being computed, and stays unknown for longer than a restart takes, will not come back.
 
-        Before its first token it may just be on its way to the scheduler, unless there is reason to doubt that.
+        Before its first token it may just be on its way to the scheduler, and is given longer, unless there is reason
+        to doubt that.
         """
-        if known or not (self._doubted or self.phase is Phase.STREAMING):
+        is_due = self._doubted or self.phase is Phase.STREAMING
+        if known:
             self._unknown_since_s = None
         elif self._unknown_since_s is None:
             self._unknown_since_s = now_s
-        elif now_s - self._unknown_since_s >= LOST_S:
+        elif now_s - self._unknown_since_s >= (LOST_S if is_due else NEVER_CAME_S):
             raise Unavailable("the request was lost, try again")
 
     def _add(self, choice: Choice, position: int, ids: tuple[int, ...], end: str, now_s: float) -> None:

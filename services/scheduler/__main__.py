@@ -9,6 +9,7 @@ from libs.runtime.bus import Bus
 from libs.runtime.config import describe, load_config
 from libs.runtime.link import serve_link
 from libs.runtime.logs import get_logger, setup_logs
+from libs.runtime.metrics import serve_metrics
 from libs.runtime.prefix_index import PrefixIndex
 from libs.runtime.process import run, stop_signal
 from libs.runtime.status import serve_status
@@ -28,12 +29,14 @@ from services.scheduler.events import (
     Refuse,
     Reply,
     Send,
+    Started,
     Tell,
     UpdateIndex,
 )
 from services.scheduler.index import IndexUpdates
 from services.scheduler.intake import Intake
 from services.scheduler.loop import Carriers, Clock, Loop
+from services.scheduler.metrics import Metrics
 from services.scheduler.outbox import Outbox
 from services.scheduler.register import Register
 from services.scheduler.rpc import Links
@@ -46,7 +49,7 @@ SERVICE = "scheduler"
 async def main() -> None:
     config = load_config(Config, prefix="HR_SCHEDULER_")
     setup_logs(config.log_level, config.log_format, service=SERVICE, instance=config.instance)
-    failpoints.arm(config.failpoints, config.failpoints_file)
+    failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     get_logger(SERVICE).info("started", **describe(config))
     user, password = config.nats_user, config.nats_password.get_secret_value()
     loop = Loop(Clock())
@@ -62,13 +65,16 @@ async def main() -> None:
     ):
         register, term = await Register.claim(bus, config, port)
         state, background = State(config.policy, term), Background()
+        metrics = Metrics(state)
+        links.on_step = metrics.step
         watch = BrokerWatch(bus, state, loop.post)
         intake = Intake(bus, state, watch.post, background, datetime.now(UTC))
-        outbox = Outbox(bus, loop.post, background)
+        outbox = Outbox(bus, loop.post, background, cell=config.cell, term=term)
         updates = IndexUpdates(index, config.cell, term)
-        carriers = carriers_of(links, intake, outbox, register, updates)
+        carriers = {**carriers_of(links, intake, outbox, register, updates), Started: metrics.started}
         await intake.listen()
         await serve_status(bus, lambda: status(config.instance, port, state))
+        await serve_metrics(bus, metrics.registry)
         with open_log(config.policy, term, config.event_log_path) as events:
             await run_beside(
                 loop.run(state, events, carriers, until=stop),

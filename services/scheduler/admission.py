@@ -5,7 +5,7 @@ for ever. Only those who wait for a prefix that another one computes are passed 
 """
 
 from libs.contracts.errors import ContextTooLong
-from services.scheduler import grants, lifecycle, placement, poison, recovery, residence, roll_call
+from services.scheduler import grants, lifecycle, opening, placement, poison, recovery, residence, roll_call
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.placement import Place
 from services.scheduler.prefix import Hit
@@ -33,7 +33,7 @@ def _admit(state: State, choice: Choice, now_s: float) -> Reason:
         return Reason.NO_WORKER
     if not roll_call.is_complete(state):
         return Reason.UNKNOWN_WORKERS
-    if not recovery.inherit(state, choice, now_s):
+    if not opening.inherit(state, choice, now_s):
         return Reason.FAILED
     if not lifecycle.fit_to_cell(state, choice):
         lifecycle.fail(state, choice, ContextTooLong("the prompt does not fit the context or the KV pool"), now_s)
@@ -88,9 +88,10 @@ def _start(state: State, choice: Choice, where: Place) -> None:
     choice.decode_worker = where.decode.incarnation
     if choice.cached_tokens < 0:
         choice.cached_tokens = choice.cursor
-    if choice.computed > choice.cursor:
-        state.counts["recomputed_tokens"] += choice.computed - choice.cursor
-    choice.computed = 0
+        state.counts["prefix_query_tokens"] += choice.prompt_tokens
+        state.counts["prefix_hit_tokens"] += choice.cached_tokens
+    if not choice.copies:
+        recovery.account(state, choice)  # else where it begins is still to be found
     if poison.runs_alone(choice):
         where.decode.isolates = choice.handle
     if where.prefill is where.decode:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from libs.contracts.messages import Alive, Began, Gone, Hello, Resync, StepResult
+from libs.contracts.messages import Alive, Began, Gone, Hello, Leaving, Resync, StepResult
 from services.scheduler import apply_control, apply_gateway, apply_link, apply_step
 from services.scheduler.events import Answered, Arrived, Asked, Event, LinkClosed, Listed, Logged
 from services.scheduler.state import State
@@ -17,6 +17,7 @@ _HANDLERS: dict[type, Callable[[State, Any, float], None]] = {
     Hello: apply_link.hello,
     Began: apply_link.began,
     Resync: apply_link.resync,
+    Leaving: apply_link.leaving,
     LinkClosed: apply_link.link_closed,
     Gone: apply_link.gone,
     Listed: apply_link.listed,

@@ -2,8 +2,19 @@
 
 import heapq
 
-from libs.contracts.messages import Cancel, CellStatus, Delivered, Done, Resend, Resent, StatusQuery, StopAt
-from services.scheduler import lifecycle
+from libs.contracts.messages import (
+    Cancel,
+    CellStatus,
+    Delivered,
+    Done,
+    Exited,
+    Gone,
+    Resend,
+    Resent,
+    StatusQuery,
+    StopAt,
+)
+from services.scheduler import apply_link, lifecycle
 from services.scheduler.events import Asked, Reply
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -28,6 +39,10 @@ def _reply(state: State, message: object, now_s: float) -> Done | Resent | CellS
             return _delivered(state, message, now_s)
         case StatusQuery():
             return cell_status(state)
+        case Exited():
+            known = message.incarnation in state.workers
+            apply_link.gone(state, Gone(message.incarnation), now_s)
+            return Done(known)
     raise AssertionError(message)
 
 

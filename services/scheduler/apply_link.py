@@ -1,8 +1,8 @@
 """Events of a worker's link: it attaches, begins versions, loses step with us, goes away."""
 
 from libs.contracts.kv_layout import BLOCK_TOKENS
-from libs.contracts.messages import Began, FencedOff, Gone, Hello, Resync
-from services.scheduler import lifecycle, recovery, residence, roll_call
+from libs.contracts.messages import Began, FencedOff, Gone, Hello, Leaving, Resync
+from services.scheduler import lifecycle, opening, recovery, roll_call
 from services.scheduler.chunk_size import ChunkSizes
 from services.scheduler.events import LinkClosed, Listed, OpenCell, Refuse, Send
 from services.scheduler.memory import Memory
@@ -31,7 +31,7 @@ def hello(state: State, event: Hello, now_s: float) -> None:
         state.commands.append(Send(event.incarnation, FencedOff(state.term, "given up: its link was closed too long")))
     elif known is not None:
         known.closed_s, known.heard_s = None, now_s
-        _send_snapshot(state, known, event.version)
+        _answer(state, known, event, now_s)
     elif reason := _unfit(state, event):
         state.commands.append(Refuse(event.incarnation, reason))
     else:
@@ -55,13 +55,22 @@ def resync(state: State, event: Resync, now_s: float) -> None:
         return
     state.counts["resync"] += 1
     worker.heard_s = now_s
-    _send_snapshot(state, worker, event.version)
+    lifecycle.send_snapshot(state, worker, event.version)
 
 
 def link_closed(state: State, event: LinkClosed, now_s: float) -> None:
     worker = state.workers.get(event.incarnation)
-    if worker is not None and worker.closed_s is None:
+    if worker is not None and worker.has_left:
+        recovery.worker_gone(state, worker, now_s)
+    elif worker is not None and worker.closed_s is None:
         worker.closed_s = now_s
+
+
+def leaving(state: State, event: Leaving, now_s: float) -> None:
+    """It is told to stop: decide takes from it what it has."""
+    worker = state.workers.get(event.incarnation)
+    if worker is not None and not worker.is_lost:
+        worker.is_leaving, worker.heard_s = True, now_s
 
 
 def gone(state: State, event: Gone, now_s: float) -> None:
@@ -99,11 +108,15 @@ def _welcome(state: State, hello: Hello, now_s: float) -> None:
     state.memory.pool.attach(hello.incarnation, hello.version)
     roll_call.strike(state, hello.incarnation)
     roll_call.call(state, hello.host)
-    for held in hello.residents:
-        known = state.inherited.setdefault(held.request_id, held)
-        if (known.epoch, len(known.ids)) < (held.epoch, len(held.ids)):
-            state.inherited[held.request_id] = held
-    _send_snapshot(state, worker, hello.version)
+    _answer(state, worker, hello, now_s)
+
+
+def _answer(state: State, worker: WorkerBook, hello: Hello, now_s: float) -> None:
+    """Give it its order; if it has work of an older term, when all of that is known."""
+    if not worker.has_order and not state.is_open:
+        opening.note(state, hello, now_s)
+    if worker.has_order or state.is_open or not hello.residents:
+        lifecycle.send_snapshot(state, worker, hello.version)
 
 
 def _open_cell(state: State, facts: CellFacts) -> None:
@@ -111,11 +124,3 @@ def _open_cell(state: State, facts: CellFacts) -> None:
     state.memory = Memory(facts.pool_blocks, facts.block_tokens)
     longest = min(facts.max_model_len, state.memory.total_tokens) - 1  # one token is to be generated
     state.commands.append(OpenCell(facts.block_tokens, facts.model_digest, longest))
-
-
-def _send_snapshot(state: State, worker: WorkerBook, taken_version: int) -> None:
-    for choice in worker.never_heard_of(taken_version):
-        residence.left(state, choice)
-    snapshot, added = worker.take_snapshot(state.term, taken_version)
-    state.commands.append(Send(worker.incarnation, snapshot))
-    lifecycle.ordered(state, added)

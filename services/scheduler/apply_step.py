@@ -4,7 +4,7 @@ The hottest path of the service: a steadily decoding row costs one append and tw
 """
 
 from libs.contracts.messages import RowResult, StepResult
-from services.scheduler import grants, lifecycle, poison, residence
+from services.scheduler import grants, lifecycle, poison, recovery, residence
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -23,12 +23,13 @@ def step_result(state: State, result: StepResult, now_s: float) -> None:
     for copied in worker.report(result):
         state.memory.copied(copied)
     ahead = grants.ahead_tokens(state, worker)
-    for row in result.rows:
-        choice = _of_row(state, worker, row)
-        if choice is None:
-            state.counts["stale_row"] += 1
-        else:
-            _advance(state, worker, choice, row, ahead, now_s)
+    for take, rows in ((_found, result.found), (_advance, result.rows)):
+        for row in rows:
+            choice = _of_row(state, worker, row)
+            if choice is None:
+                state.counts["stale_row"] += 1
+            else:
+                take(state, worker, choice, row, ahead, now_s)
     for row in result.removed:
         choice = _of_row(state, worker, row)
         if choice is not None and choice.leaving:
@@ -47,7 +48,11 @@ def _of_row(state: State, worker: WorkerBook, row: RowResult) -> Choice | None:
 
 
 def _advance(state: State, worker: WorkerBook, choice: Choice, row: RowResult, ahead: int, now_s: float) -> None:
+    is_first = not choice.generated
     _take_in(state, worker, choice, row)
+    if is_first and choice.generated and choice.is_open:
+        choice.explain(Reason.DECODING, now_s)
+        lifecycle.started(state, choice)
     if row.end and choice.is_open:
         lifecycle.end(state, choice, row.end, now_s)
     if row.end or row.at_until:
@@ -57,6 +62,14 @@ def _advance(state: State, worker: WorkerBook, choice: Choice, row: RowResult, a
             _first_token(worker, choice, now_s)
         if grants.is_needy(state, choice, ahead):
             state.needy[choice.handle] = choice
+
+
+def _found(state: State, worker: WorkerBook, choice: Choice, row: RowResult, ahead: int, now_s: float) -> None:
+    """Where a resident really stands: what the pool, or its worker, had of it that nobody had told."""
+    if row.cursor > choice.cursor:
+        state.queue.wake(state.memory.commit(choice, row.cursor))
+    recovery.account(state, choice)
+    _advance(state, worker, choice, row, ahead, now_s)
 
 
 def _first_token(worker: WorkerBook, choice: Choice, now_s: float) -> None:

@@ -18,8 +18,8 @@ def _blocks(state: State) -> Iterator[str]:
     """Each block is free, cached, held or freeing, once, and referenced as often as tables and copies name it."""
     memory, pool = state.memory, state.memory.pool
     used = Counter(block for choice in state.choices.values() for block in choice.table)
-    used.update(choice.copy.source for choice in state.choices.values() if choice.copy is not None)
-    used.update(choice.tail.block for choice in state.choices.values() if choice.tail is not None)
+    used.update(copy.source for choice in state.choices.values() for copy in choice.copies)
+    used.update(tail.block for choice in state.choices.values() for tail in choice.tails)
     held = set(used)
     if dict(used) != {block: count for block, count in enumerate(pool.references) if count}:
         yield "references differ from the tables"
@@ -66,7 +66,7 @@ def _choices(state: State) -> Iterator[str]:
             yield f"{choice.request_id} must either ask, wait, run or leave"
         if is_idle:
             yield from _idle(choice, state.memory.block_tokens)
-        elif choice.tail is not None:
+        elif choice.tails:
             yield f"{choice.request_id} runs without the copy of its tail"
         if is_running and choice.phase not in (Phase.PREFILLING, Phase.DECODING):
             yield f"{choice.request_id} runs although {choice.phase}"

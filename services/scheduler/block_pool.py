@@ -43,6 +43,12 @@ class BlockPool:
             self.references[block] = 1
         return taken
 
+    def claim(self, blocks: Iterable[int]) -> None:
+        """One user more of blocks that a worker already uses; free ones are so no longer. O(free blocks)."""
+        for block in blocks:
+            self.references[block] += 1
+        self._free = [block for block in self._free if not self.references[block]]
+
     def reference(self, block: int) -> None:
         """One more user of a held or cached block."""
         self.references[block] += 1

@@ -50,6 +50,7 @@ class Choice:
     worker: str = ""  # incarnation whose order it is in, or is leaving
     decode_worker: str = ""  # incarnation chosen to decode it
     leaving: bool = False
+    moves: bool = False  # leaving, to go on elsewhere from all that is committed
     until: int = 0
     is_ordered: bool = False  # an order that names it was sent
     cursor: int = 0  # committed, as far as reported
@@ -58,12 +59,15 @@ class Choice:
 
     table: list[int] = field(default_factory=list)
     path: list[Node] = field(default_factory=list)  # the nodes of the table's first blocks
-    copy: BlockCopy | None = None  # not yet reported done
-    tail: Tail | None = None  # of a lost worker's attempt: what the next one copies to go on behind its table
+    copies: tuple[BlockCopy, ...] = ()  # not yet reported done
+    tails: tuple[Tail, ...] = ()  # of an attempt taken from its worker: what the next copies, to go on behind its table
+    reach: int = 0  # with copies or tails: as far as they may show it to be committed
+    joined_tokens: int = 0  # known when it last joined a worker
     named: dict[str, int] = field(default_factory=dict)  # incarnation → version that removed it there
 
+    is_older: bool = False  # an older term had it: its gateway listens to that attempt
     answer_by_s: float | None = None  # asking: from then on it goes on without the gateway's answer
-    computed: int = 0  # tokens whose KV a lost worker had written, as far as anybody's log tells
+    computed: int = 0  # tokens whose KV a lost worker had written, as far as anybody's log tells; 0 once accounted for
     deaths: int = 0  # of workers that were computing it, since it last got past where one died
     died_at: int = 0  # committing beyond this clears it
 
@@ -103,7 +107,7 @@ class Choice:
     @property
     def keeps_blocks(self) -> bool:
         """While it asks or waits: it has committed blocks of a lost worker's attempt to go on from."""
-        return bool(self.table) or self.tail is not None
+        return bool(self.table or self.tails)
 
     @property
     def slots(self) -> int:
@@ -143,4 +147,5 @@ class Choice:
             params=self.params,
             cached_tokens=self.cached_tokens,
             traceparent=self.traceparent,
+            reach=self.reach if self.copies and self.reach > self.cursor else 0,
         )

@@ -13,6 +13,7 @@ from libs.contracts.messages import (
     Finished,
     Gone,
     Hello,
+    Leaving,
     LogQuery,
     RequestLog,
     Resent,
@@ -68,7 +69,21 @@ class Listed:
     incarnations: tuple[str, ...]
 
 
-Event = Arrived | Asked | Answered | Logged | Listed | Alive | Hello | Began | StepResult | Resync | LinkClosed | Gone
+Event = (
+    Arrived
+    | Asked
+    | Answered
+    | Logged
+    | Listed
+    | Alive
+    | Hello
+    | Began
+    | StepResult
+    | Resync
+    | Leaving
+    | LinkClosed
+    | Gone
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +159,15 @@ class Ordered:
 
 
 @dataclass(frozen=True, slots=True)
+class Started:
+    """A request's first token is there: how long it waited, for whatever reason, and how long its prompt took."""
+
+    request_id: str
+    queue_s: float
+    prefill_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class KillWorker:
     """To be repeated until the host answers (event Gone)."""
 
@@ -169,4 +193,4 @@ class UpdateIndex:
 
 
 Outward = Send | Refuse | Reply | Tell | Ask | AskHost | KillWorker
-Command = Outward | DeadLetter | AckRequest | Ordered | OpenCell | UpdateIndex
+Command = Outward | DeadLetter | AckRequest | Ordered | Started | OpenCell | UpdateIndex

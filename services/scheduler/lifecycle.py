@@ -8,9 +8,10 @@ from libs.contracts.errors import HeadraceError, InvalidRequest, WireError
 from libs.contracts.messages import Failed, Finished, Sequence
 from services.scheduler import placement, residence
 from services.scheduler.choice import Choice, Phase
-from services.scheduler.events import AckRequest, Ordered, Tell
+from services.scheduler.events import AckRequest, Ordered, Send, Started, Tell
 from services.scheduler.reasons import Reason
 from services.scheduler.state import Gateway, State
+from services.scheduler.worker_book import WorkerBook
 
 
 def arrive(state: State, sequence: Sequence, traceparent: str, now_s: float) -> Choice | None:
@@ -49,6 +50,21 @@ def ordered(state: State, choices: Iterable[Choice]) -> None:
         if not choice.is_ordered:
             choice.is_ordered = True
             state.commands.append(Ordered(choice.request_id, choice.waits_s()))
+
+
+def send_snapshot(state: State, worker: WorkerBook, taken_version: int) -> None:
+    """Give a worker that took nothing after `taken_version` its whole order."""
+    for choice in worker.never_heard_of(taken_version):
+        residence.left(state, choice)
+    snapshot, added = worker.take_snapshot(state.term, taken_version)
+    state.commands.append(Send(worker.incarnation, snapshot))
+    ordered(state, added)
+
+
+def started(state: State, choice: Choice) -> None:
+    """Its first token, ever, is in the log."""
+    queue_s = sum(spent for _, spent in choice.waits_s())
+    state.commands.append(Started(choice.request_id, queue_s, choice.waited_s.get(Reason.ADMITTED, 0.0)))
 
 
 def hand_over(state: State, choice: Choice, now_s: float) -> None:

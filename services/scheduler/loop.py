@@ -16,7 +16,9 @@ from services.scheduler.plan import turn
 from services.scheduler.state import State
 from services.scheduler.timeouts import next_expiry_s
 
-FROZEN_S = 0.5  # an alarm that goes off later than this was not delayed by work
+FROZEN_S = 0.1  # a time that came longer ago than this was not missed for work
+HEARING_S = 0.01  # after a time has come: what is in the sockets by then is read
+THAW_S = 0.1  # the same after a freeze, for others may have been frozen as well
 
 logger = get_logger("scheduler")
 
@@ -46,6 +48,7 @@ class Loop:
         self._wake = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
         self._due_s = float("inf")  # when the alarm goes off
+        self._turned_s = 0.0  # the time of the last turn
 
     def post(self, event: Event) -> None:
         """Have it taken in soon, in the order of posting."""
@@ -61,6 +64,8 @@ class Loop:
                 self._turn(state, log, carriers)
                 self._set_alarm(state)
                 await self._wake.wait()
+                if self._late_s() >= 0:
+                    await self._listen()
                 self._wake.clear()
         finally:
             stopping.cancel()
@@ -69,7 +74,7 @@ class Loop:
 
     def _turn(self, state: State, log: EventLog, carriers: Carriers) -> None:
         events, self._events = tuple(self._events), []
-        now_s = self._now_s()
+        now_s = self._turned_s = self._clock.now_s()
         log.append(now_s, events)
         commands = turn(state, events, now_s)
         if commands:
@@ -79,20 +84,27 @@ class Loop:
         if commands:
             failpoint("scheduler.carried")
 
-    def _now_s(self) -> float:
-        """The time. Much later than the alarm should have gone off means that nothing ran here: that does not count."""
-        late_s = self._clock.now_s() - self._due_s
-        if late_s > FROZEN_S:
-            logger.warning("was_frozen", seconds=round(late_s, 1))
-            self._clock.set_back(late_s)
-        return self._clock.now_s()
+    def _late_s(self) -> float:
+        """How long ago the alarm should have gone off; negative before."""
+        return self._clock.now_s() - self._due_s
+
+    async def _listen(self) -> None:
+        """A time has come: before anybody is taken for silent, read what they said.
+
+        When it came long ago, nothing ran here, and that time does not count.
+        """
+        was_frozen = self._late_s() > FROZEN_S
+        await asyncio.sleep(THAW_S if was_frozen else HEARING_S)
+        if was_frozen:
+            logger.warning("was_frozen", seconds=round(self._late_s(), 1))
+            self._clock.set_back(self._late_s())
 
     def _set_alarm(self, state: State) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
         expiry_s = next_expiry_s(state)
-        self._due_s = float("inf") if expiry_s is None else max(expiry_s, self._clock.now_s())
+        self._due_s = float("inf") if expiry_s is None else max(expiry_s, self._turned_s)
         if expiry_s is not None:
             delay_s = max(0.0, expiry_s - self._clock.now_s())
             self._alarm = asyncio.get_running_loop().call_later(delay_s, self._wake.set)

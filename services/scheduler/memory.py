@@ -1,5 +1,6 @@
 """The cell's KV memory: blocks and the prefixes in them. Every change of a block's state goes through here."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from libs.contracts.kv_layout import blocks_for
@@ -69,22 +70,25 @@ class Memory:
         whole = len(choice.table)
         choice.table += self.pool.take(fresh_blocks)
         choice.cursor = whole * self.block_tokens
-        tail = choice.tail if hit.tail is None else Tail(hit.tail.block, self.block_tokens - 1)
-        if tail is not None:
-            choice.copy, choice.tail = BlockCopy(tail.block, choice.table[whole], tail.tokens), None
-            choice.cursor += tail.tokens
+        tails = choice.tails if hit.tail is None else (Tail(hit.tail.block, self.block_tokens - 1),)
+        if tails:
+            self._copy(choice, tails, whole)
         if len(choice.path) == whole:  # else what follows is its own alone
             self._announce(choice)
         return True
 
-    def part(self, choice: Choice, incarnation: str) -> list[int]:
+    def part(self, choice: Choice, incarnation: str, begun_blocks: int) -> list[int]:
         """Part a choice from a lost worker: it keeps what is committed. Returns handles that waited for its prefixes.
 
-        Whole committed blocks stay its table; of a partial one it keeps the committed tokens, to be copied. The other
-        blocks, which the worker may still write, are freeing until it is gone.
+        Whole committed blocks stay its table. What is committed beyond them is to be copied: the fill counts of the
+        first `begun_blocks` blocks can be believed. Those that the worker may still write are freeing until it is gone.
         """
         choice.named[incarnation] = NEVER
-        kept, choice.tail = self._committed(choice)
+        return self.set_aside(choice, begun_blocks)
+
+    def set_aside(self, choice: Choice, begun_blocks: int = 0) -> list[int]:
+        """Have a choice without a worker keep what is committed, and nothing else."""
+        kept, choice.tails = self._committed(choice, begun_blocks)
         woken: list[int] = []
         for node in reversed(choice.path[kept:]):
             woken += self.tree.drop(node)
@@ -93,6 +97,20 @@ class Memory:
         del choice.path[kept:], choice.table[kept:]
         choice.cursor = kept * self.block_tokens
         return woken
+
+    def adopt(self, choice: Choice, table: Sequence[int], cursor: int) -> None:
+        """Take over the blocks of a sequence that an older term's worker computes; its full ones may be shared."""
+        self.pool.claim(table)
+        choice.table, choice.cursor = list(table), cursor
+        for index in range(cursor // self.block_tokens):
+            node = self.tree.child(choice.sequence.tenant, choice.path, self.tree.tokens_of(choice.ids, index))
+            if node is None:
+                self._extend(choice, index, owner=0)
+                self._stored(choice.path[index])
+            elif node.block == table[index]:
+                choice.path.append(node)
+            else:
+                return
 
     def grant(self, choice: Choice, blocks: int) -> list[int]:
         """Append free blocks to a table; callers made room."""
@@ -122,22 +140,22 @@ class Memory:
         """
         woken: list[int] = []
         self.copied(choice)
-        if choice.tail is not None:
-            self.give_back(choice.tail.block, choice.named)
-            choice.tail = None
+        for tail in choice.tails:
+            self.give_back(tail.block, choice.named)
+        choice.tails = ()
         for node in reversed(choice.path):
             if node.owner == choice.handle:
                 woken += self.tree.drop(node)
         for block in reversed(choice.table):
             self.give_back(block, choice.named)
-        choice.path, choice.table, choice.named, choice.cursor = [], [], {}, 0
+        choice.path, choice.table, choice.named, choice.cursor, choice.reach = [], [], {}, 0, 0
         return woken
 
     def copied(self, choice: Choice) -> None:
-        """The copy that a choice began with is done, or will never be: its source is not held for it any more."""
-        if choice.copy is not None:
-            self.give_back(choice.copy.source, {})
-            choice.copy = None
+        """The copies that a choice began with are done, or never will be: their sources are free of it."""
+        for copy in choice.copies:
+            self.give_back(copy.source, {})
+        choice.copies = ()
 
     def give_back(self, block: int, named: Named) -> None:
         """One user of a block less; the last leaves it to the cache if its content is known."""
@@ -160,19 +178,40 @@ class Memory:
         self.pool.reference(node.block)
         self.tree.wake(node)
 
-    def _committed(self, choice: Choice) -> tuple[int, Tail | None]:
-        """How many blocks of a table are committed, and the tail behind them, referenced for the choice.
+    def _copy(self, choice: Choice, tails: tuple[Tail, ...], whole: int) -> None:
+        """Have the tails copied into the blocks behind the `whole` ones, short of the last known token.
 
-        A copy that was not reported may not have been made: its source still has the tail.
+        What a fenced attempt writes nobody may read. It wrote what lies below the last token that it is known to have
+        drawn before it was fenced; without one, only what it reported counts.
         """
-        if choice.copy is not None:
-            copy, choice.copy = choice.copy, None
-            return choice.table.index(copy.target), Tail(copy.source, copy.tokens)
-        kept, tokens = divmod(choice.cursor, self.block_tokens)
-        if not tokens:
-            return kept, None
-        self.pool.reference(choice.table[kept])
-        return kept, Tail(choice.table[kept], tokens)
+        certain = choice.cursor + tails[0].tokens
+        choice.reach = len(choice.ids) - 1 if len(choice.ids) > choice.joined_tokens else max(certain, choice.reach)
+        copies = []
+        for tail, index in zip(tails, range(whole, whole + len(tails)), strict=True):
+            tokens = min(self.block_tokens, choice.reach - index * self.block_tokens)
+            if tokens > 0:
+                copies.append(BlockCopy(tail.block, choice.table[index], tokens))
+            else:
+                self.give_back(tail.block, choice.named)
+        choice.copies, choice.tails, choice.cursor = tuple(copies), (), certain
+        choice.reach = min(choice.reach, (whole + len(copies)) * self.block_tokens)
+
+    def _committed(self, choice: Choice, begun_blocks: int) -> tuple[int, tuple[Tail, ...]]:
+        """How many blocks of a table are committed, and the tails behind them, referenced for the choice.
+
+        Copies that were not reported may not have been made: their sources still have the tails.
+        """
+        if choice.copies:
+            kept, sources = choice.table.index(choice.copies[0].target), [copy.source for copy in choice.copies]
+            choice.copies = ()
+        else:
+            choice.reach = choice.cursor
+            kept = choice.cursor // self.block_tokens
+            sources = choice.table[kept : max(begun_blocks, self.blocks_for(choice.cursor))]
+            for block in sources:
+                self.pool.reference(block)
+        tokens = choice.cursor - kept * self.block_tokens
+        return kept, tuple(Tail(block, 0 if index else tokens) for index, block in enumerate(sources))
 
     def _announce(self, choice: Choice) -> None:
         """Blocks that its known ids will fill become pending nodes."""

@@ -38,8 +38,10 @@ log = get_logger("scheduler")
 
 
 class Outbox:
-    def __init__(self, bus: Bus, post: Callable[[Event], None], background: Background) -> None:
-        self._bus, self._post, self._background = bus, post, background
+    def __init__(
+        self, bus: Bus, post: Callable[[Event], None], background: Background, *, cell: str, term: int
+    ) -> None:
+        self._bus, self._post, self._background, self._cell, self._term = bus, post, background, cell, term
         self._telling: dict[str, list[asyncio.Task[None]]] = {}
 
     def tell(self, command: Tell) -> None:
@@ -84,7 +86,7 @@ class Outbox:
 
     async def _kill(self, command: KillWorker) -> None:
         failpoint("scheduler.kill.before")
-        payload = codec.encode_in("HostMessage", Kill(command.incarnation))
+        payload = codec.encode_in("HostMessage", Kill(command.incarnation, self._term, self._cell))
         gone = await self._until_answered(flow.host_subject(command.host), payload, _gone, KILL_TIMEOUT_S)
         failpoint("scheduler.kill.gone")
         self._post(gone)
@@ -98,7 +100,7 @@ class Outbox:
         self._post(Logged(answer))
 
     async def _list(self, command: AskHost) -> None:
-        payload = codec.encode_in("HostMessage", ListIncarnations())
+        payload = codec.encode_in("HostMessage", ListIncarnations(self._term, self._cell))
         subject = flow.host_subject(command.host)
         listed = await self._until_answered(subject, payload, _incarnations, ANSWER_TIMEOUT_S)
         self._post(Listed(command.host, listed.incarnations))

@@ -8,6 +8,9 @@ from services.scheduler.apply import apply
 from services.scheduler.budget import plan_chunks
 from services.scheduler.events import Command, Event, Send, UpdateIndex
 from services.scheduler.grants import grant_blocks
+from services.scheduler.opening import open_term
+from services.scheduler.recovery import relieve
+from services.scheduler.roll_call import is_complete
 from services.scheduler.state import State
 from services.scheduler.timeouts import expire
 from services.scheduler.worker_book import WorkerBook
@@ -26,7 +29,12 @@ def decide(state: State, now_s: float) -> list[Command]:
     O(what changed since the last decision): steady decode costs nothing here.
     """
     expire(state, now_s)
-    grant_blocks(state, now_s)
+    open_term(state, now_s)
+    for worker in state.workers.values():
+        if worker.is_leaving:
+            relieve(state, worker, now_s)
+    if is_complete(state):
+        grant_blocks(state, now_s)
     admit(state, now_s)
     for worker in state.workers.values():
         _send_orders(state, worker, now_s)

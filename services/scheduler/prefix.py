@@ -62,6 +62,11 @@ class PrefixTree:
         tail = path.pop() if ends_with_block else None
         return Hit(tuple(path), tail, None)
 
+    def child(self, tenant: str, path: list[Node], tokens: Tokens) -> Node | None:
+        """The node below `path` with these tokens."""
+        parent = path[-1] if path else self._roots.get(tenant)
+        return None if parent is None else parent.children.get(tokens)
+
     def extend(
         self, tenant: str, path: list[Node], tokens: Tokens, block: int, *, owner: int, index_hash: bytes
     ) -> bool:

@@ -11,6 +11,8 @@ class Reason(StrEnum):
     PENDING_PREFIX = "pending_prefix"  # another request is computing the same prefix
     PREEMPTED_RECOMPUTE = "preempted_recompute"  # its blocks went to an older one; they are computed again
     WORKER_LOST = "worker_lost"  # its worker was lost, or an older term had it: its gateway is being asked
+    WORKER_LEAVES = "worker_leaves"  # its worker is told to stop: it goes on elsewhere
+    NOT_LISTENED_TO = "not_listened_to"  # its gateway listens to another attempt: a new one goes on
     UNKNOWN_WORKERS = "unknown_workers"  # workers of an older term may still write to the pool
     SUSPECTED = "suspected"  # two workers died while they computed it: it waits for one of its own
     ADMITTED = "admitted"
@@ -32,6 +34,8 @@ WAITS = frozenset(
         Reason.PENDING_PREFIX,
         Reason.PREEMPTED_RECOMPUTE,
         Reason.WORKER_LOST,
+        Reason.WORKER_LEAVES,
+        Reason.NOT_LISTENED_TO,
         Reason.UNKNOWN_WORKERS,
         Reason.SUSPECTED,
     }

@@ -27,11 +27,17 @@ def lose_worker(state: State, worker: WorkerBook, now_s: float) -> None:
 
 
 def worker_gone(state: State, worker: WorkerBook, now_s: float) -> None:
-    """Its process no longer exists: whatever it could write comes back."""
-    if not worker.is_lost:
+    """Its process no longer exists, or has nothing left to write to: whatever it could write comes back."""
+    if not (worker.is_lost or worker.has_left):
         lose_worker(state, worker, now_s)
     del state.workers[worker.incarnation]
     state.memory.pool.forget(worker.incarnation)
+
+
+def relieve(state: State, worker: WorkerBook, now_s: float) -> None:
+    """Take from a worker that is told to stop what it computes: it confirms that, so nothing is lost or repeated."""
+    for choice in list(worker.residents.values()):
+        residence.move(state, choice, Reason.WORKER_LEAVES, now_s)
 
 
 def inquire(state: State, choice: Choice, now_s: float) -> None:
@@ -52,6 +58,8 @@ def logged(state: State, log: RequestLog, now_s: float) -> None:
         lifecycle.forget(state, choice, Reason.DELIVERED, now_s)
     elif choice.phase is Phase.ASKING:
         _answered(state, choice, log, now_s)
+    elif choice.is_open and log.epoch >= choice.epoch:
+        _raise_above(state, choice, log, now_s)
 
 
 def resume(state: State, choice: Choice, now_s: float) -> None:
@@ -59,9 +67,15 @@ def resume(state: State, choice: Choice, now_s: float) -> None:
     del state.asking[choice.handle]
     choice.phase, choice.answer_by_s, choice.needs_blocks = Phase.WAITING, None, 0
     if choice.generated:
-        choice.computed = len(choice.ids) - 1
+        choice.computed = max(choice.computed, len(choice.ids) - 1)
         choice.died_at = max(choice.died_at, choice.computed)
     state.queue.push(choice)
+
+
+def account(state: State, choice: Choice) -> None:
+    """It goes on from its cursor: what was computed beyond that is computed again."""
+    state.counts["recomputed_tokens"] += max(0, choice.computed - choice.cursor)
+    choice.computed = 0
 
 
 def resume_unanswered(state: State, now_s: float) -> None:
@@ -71,14 +85,20 @@ def resume_unanswered(state: State, now_s: float) -> None:
         resume(state, choice, now_s)
 
 
-def inherit(state: State, choice: Choice, now_s: float) -> bool:
-    """Learn what a worker of an older term said of it in Hello. False when that contradicts what is known."""
-    held = state.inherited.pop(choice.request_id, None)
-    if held is None:
-        return True
-    choice.epoch = max(choice.epoch, held.epoch + 1)
-    generated = held.ids[choice.prompt_tokens :]
-    return _learn(state, choice, generated[:-1] if held.end else generated, now_s)
+def learn(state: State, choice: Choice, generated: tuple[int, ...], now_s: float) -> bool:
+    """Know the longer log. Where both have a position they must agree; else the request fails, never spliced.
+
+    With log-probabilities wanted only what came with them is known: the rest is computed again.
+    """
+    known = tuple(choice.ids[choice.prompt_tokens :])
+    overlap = min(len(known), len(generated))
+    if known[:overlap] != generated[:overlap]:
+        state.counts["exactness_violation"] += 1
+        lifecycle.fail(state, choice, ExactnessViolation("two logs of this request differ"), now_s)
+        return False
+    if choice.params.logprobs < 0:
+        choice.ids.extend(generated[overlap : choice.params.max_tokens - 1])
+    return True
 
 
 def _part(state: State, choice: Choice, worker: WorkerBook, now_s: float) -> None:
@@ -86,16 +106,22 @@ def _part(state: State, choice: Choice, worker: WorkerBook, now_s: float) -> Non
     state.needy.pop(choice.handle, None)
     residence.unreserve(state, choice)
     choice.worker, choice.leaving, choice.chunked = "", False, 0
-    state.queue.wake(state.memory.part(choice, worker.incarnation))
+    choice.computed = max(choice.computed, choice.cursor)
+    state.queue.wake(state.memory.part(choice, worker.incarnation, worker.begun_blocks(choice)))
     if not choice.is_open:
         state.queue.wake(state.memory.release(choice))
         del state.choices[choice.handle]
         return
     state.counts["moved_sequences"] += 1
     choice.epoch += 1
-    _ask(state, choice, EpochRaised(choice.request_id, choice.epoch, state.term, state.policy.cell), now_s)
+    _ask(state, choice, _raised(state, choice), now_s)
     if poison.is_poison(choice):
         _condemn(state, choice, now_s)
+
+
+def _raised(state: State, choice: Choice) -> EpochRaised:
+    term, cell = state.term, state.policy.cell
+    return EpochRaised(choice.request_id, choice.epoch, term, cell, choice.deaths, choice.died_at)
 
 
 def _condemn(state: State, choice: Choice, now_s: float) -> None:
@@ -113,30 +139,24 @@ def _ask(state: State, choice: Choice, message: EpochRaised | LogQuery, now_s: f
     state.commands.append(Ask(choice.gateway, choice.request_id, message))
 
 
+def _raise_above(state: State, choice: Choice, log: RequestLog, now_s: float) -> None:
+    """A late answer: the attempt that was begun without it is one that the gateway does not listen to."""
+    choice.epoch, choice.is_older = log.epoch + 1, False
+    if choice.worker and not choice.leaving:
+        residence.move(state, choice, Reason.NOT_LISTENED_TO, now_s)
+
+
 def _answered(state: State, choice: Choice, log: RequestLog, now_s: float) -> None:
-    """Go on above both epochs. An answer to an older question does not count: it promised less."""
+    """Go on from the longer log. An answer to an older question does not count: it promised less."""
     is_query = choice.answer_by_s is not None
     if log.epoch < choice.epoch and not is_query:
         state.counts["stale_log"] += 1
         return
-    if is_query or log.epoch > choice.epoch:
-        choice.epoch = max(choice.epoch, log.epoch) + 1
+    if is_query:
+        choice.epoch, choice.is_older = max(choice.epoch, log.epoch), True
+        choice.deaths, choice.died_at = log.deaths, log.died_at
+    elif log.epoch > choice.epoch:
+        choice.epoch = log.epoch + 1
     generated = log.choices[0].ids if log.choices else ()
-    if _learn(state, choice, generated, now_s):
+    if learn(state, choice, generated, now_s):
         resume(state, choice, now_s)
-
-
-def _learn(state: State, choice: Choice, generated: tuple[int, ...], now_s: float) -> bool:
-    """Know the longer log. Where both have a position they must agree; else the request fails, never spliced.
-
-    With log-probabilities wanted only what came with them is known: the rest is computed again.
-    """
-    known = tuple(choice.ids[choice.prompt_tokens :])
-    overlap = min(len(known), len(generated))
-    if known[:overlap] != generated[:overlap]:
-        state.counts["exactness_violation"] += 1
-        lifecycle.fail(state, choice, ExactnessViolation("two logs of this request differ"), now_s)
-        return False
-    if choice.params.logprobs < 0:
-        choice.ids.extend(generated[overlap : choice.params.max_tokens - 1])
-    return True

@@ -1,13 +1,14 @@
 """How a choice gets into a worker's order, leaves it, and what becomes of its blocks then."""
 
 from services.scheduler.choice import Choice, Phase
+from services.scheduler.reasons import Reason
 from services.scheduler.state import State
 from services.scheduler.worker_book import WorkerBook
 
 
 def join(state: State, choice: Choice, worker: WorkerBook, until: int) -> None:
     """Put it into the worker's next version; it stops by itself after `until` generated tokens."""
-    choice.worker, choice.until = worker.incarnation, until
+    choice.worker, choice.until, choice.joined_tokens = worker.incarnation, until, len(choice.ids)
     state.running[choice.handle] = choice
     worker.add(choice)
 
@@ -23,6 +24,13 @@ def leave(state: State, choice: Choice) -> None:
         left(state, choice)
 
 
+def move(state: State, choice: Choice, reason: Reason, now_s: float) -> None:
+    """Take it off its worker, to go on elsewhere: nothing that is committed is computed again."""
+    choice.phase, choice.moves = Phase.WAITING, True
+    choice.explain(reason, now_s)
+    leave(state, choice)
+
+
 def stopped(state: State, choice: Choice, worker: WorkerBook) -> None:
     """The worker reported that it stopped by itself, which confirms its leaving; the order forgets it as well."""
     if choice.leaving:
@@ -35,7 +43,11 @@ def left(state: State, choice: Choice) -> None:
     """No worker computes it any more: its blocks come back. A preempted one waits again."""
     choice.worker, choice.leaving, choice.chunked = "", False, 0
     unreserve(state, choice)
-    state.queue.wake(state.memory.release(choice))
+    if choice.moves and choice.phase is Phase.WAITING:
+        state.queue.wake(state.memory.set_aside(choice))
+    else:
+        state.queue.wake(state.memory.release(choice))
+    choice.moves = False
     if choice.phase is Phase.WAITING:
         choice.needs_blocks = 0
         state.queue.push(choice)

@@ -1,10 +1,9 @@
 """Before a new term grants anything: whoever may still write to the pool for an older one obeys us, or is gone."""
 
 from services.scheduler.events import AskHost, KillWorker, Listed
-from services.scheduler.state import Roll, State
+from services.scheduler.state import FIRST_TERM, Roll, State
 
 HELLO_S = 1.0  # for a listed worker to say Hello before it is ended
-FIRST_TERM = 1  # none was before it: a worker that is still starting must not be ended for that
 
 
 def call(state: State, host: str) -> None:
@@ -27,11 +26,14 @@ def strike(state: State, incarnation: str) -> None:
         roll.unheard.discard(incarnation)
 
 
+def is_known(state: State) -> bool:
+    """Nobody unknown can write to the pool."""
+    return not any(roll.listed_s is None or roll.unheard for roll in state.rolls.values())
+
+
 def is_complete(state: State) -> bool:
     """Nobody unknown can write to the pool, and nobody known does so for an older term."""
-    if any(roll.listed_s is None or roll.unheard for roll in state.rolls.values()):
-        return False
-    return not any(worker.has_foreign_work for worker in state.workers.values())
+    return state.is_open and is_known(state) and not any(worker.has_foreign_work for worker in state.workers.values())
 
 
 def due_s(roll: Roll) -> float | None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from libs.contracts.messages import Delta, Hello, SchedulerMessage, Snapshot, WorkerReport
+from libs.contracts.messages import Delta, Hello, SchedulerMessage, Snapshot, StepResult, WorkerReport
 from libs.runtime.failpoints import failpoint
 from libs.runtime.link import LinkSession
 from libs.runtime.logs import get_logger
@@ -19,6 +19,7 @@ class Links:
 
     def __init__(self, post: Callable[[Event], None]) -> None:
         self._post = post
+        self.on_step: Callable[[StepResult], None] = lambda result: None  # told of each reported step, beside the core
         self._outgoing: dict[str, asyncio.Queue[Send | Refuse | None]] = {}
 
     async def serve(self, session: LinkSession) -> None:
@@ -57,6 +58,8 @@ class Links:
             async for message in messages:
                 if self._outgoing.get(hello.incarnation) is outgoing:
                     self._post(message)
+                    if isinstance(message, StepResult):
+                        self.on_step(message)
         finally:
             outgoing.put_nowait(_CLOSED)
 

@@ -19,6 +19,8 @@ def cell_status(state: State) -> CellStatus:
         block_tokens=state.facts.block_tokens if state.facts else 0,
         waiting=len(state.queue),
         running=len(state.running),
+        moved_sequences=state.counts["moved_sequences"],
+        recomputed_tokens=state.counts["recomputed_tokens"],
     )
 
 

@@ -1,11 +1,14 @@
-"""The end of a lost worker's attempt. A plain value, of a choice that waits to go on from there."""
+"""Where an attempt that was taken from its worker ended. A plain value, of a choice that waits to go on from there."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The first `tokens` tokens of a block are committed; it is referenced until they are copied, and never written."""
+    """A block whose first `tokens` tokens are committed for certain; its fill count may tell of more.
+
+    It is referenced until it is copied, and never written by who goes on.
+    """
 
     block: int
     tokens: int

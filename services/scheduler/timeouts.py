@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from libs.contracts import flow
 from libs.contracts.errors import DeadlineExceeded
-from services.scheduler import lifecycle, liveness, recovery, roll_call
+from services.scheduler import lifecycle, liveness, opening, recovery, roll_call
 from services.scheduler.choice import Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -42,6 +42,8 @@ def _expiries(state: State) -> Iterator[float]:
     for choice in state.asking.values():
         if choice.answer_by_s is not None:
             yield choice.answer_by_s
+    if (open_s := opening.due_s(state)) is not None:
+        yield open_s
     for roll in state.rolls.values():
         if (due_s := roll_call.due_s(roll)) is not None:
             yield due_s

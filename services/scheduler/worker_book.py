@@ -5,39 +5,17 @@ changed; after a Resync or a new Hello a Snapshot stands for all of them.
 """
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from libs.contracts.messages import Ack, BlockGrant, Chunk, Delta, Hello, Snapshot, StepResult
 from libs.contracts.order import StandingOrder
 from services.scheduler.choice import Choice
 from services.scheduler.chunk_size import ChunkSizes
 from services.scheduler.fit import StepTimeFit
+from services.scheduler.pending import Extension, Pending, Planned
 
 VERSIONS_AHEAD = 2
 ACK_EVERY_STEPS = 16
-
-
-@dataclass(slots=True)
-class Pending:
-    """The next version so far."""
-
-    removed: list[int] = field(default_factory=list)
-    added: dict[int, Choice] = field(default_factory=dict)
-    grants: dict[int, list[int]] = field(default_factory=dict)
-    chunks: list[Chunk] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.removed or self.added or self.grants or self.chunks)
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A chunk item in a version that is sent but not reported."""
-
-    version: int
-    choice: Choice
-    tokens: int
-    beside: bool  # rows decode in the same step
 
 
 class WorkerBook:
@@ -52,6 +30,8 @@ class WorkerBook:
         self.closed_s: float | None = None  # since when its link is closed
         self.heard_s = now_s  # of its last word, or when it got something to do
         self.is_lost = False  # given up; awaiting its end
+        self.has_order = False  # a Snapshot was sent
+        self.is_leaving = False  # told to stop
         self.isolates = 0  # handle of the one choice that may run here; 0 while anybody may
         self.began = hello.version
         self.last_step = 0
@@ -65,6 +45,7 @@ class WorkerBook:
         self._order.version = hello.version
         self._pending = Pending()
         self._unbegun: dict[int, int] = {}  # handle → version that adds it
+        self._extending: list[Extension] = []  # in versions not yet begun
         self._copying: dict[int, tuple[Choice, int]] = {}  # copies in that version, not yet reported
         self._planned: deque[Planned] = deque()
         self._acked_step = 0
@@ -75,13 +56,23 @@ class WorkerBook:
         return self._order.version + 1
 
     @property
-    def is_ready(self) -> bool:
+    def is_reachable(self) -> bool:
         return self.closed_s is None and not self.is_lost
+
+    @property
+    def is_ready(self) -> bool:
+        """It may be given something to do."""
+        return self.is_reachable and not self.is_leaving
 
     @property
     def has_foreign_work(self) -> bool:
         """It may still write where an older term let it, until it begins our first version."""
         return self._came_with_work and self.began < self._first_version
+
+    @property
+    def has_left(self) -> bool:
+        """It was told to stop, and has nothing left that it could write to."""
+        return self.is_leaving and not (self.residents or self.leaving or self.has_untaken or self.has_foreign_work)
 
     @property
     def has_untaken(self) -> bool:
@@ -96,7 +87,7 @@ class WorkerBook:
 
     @property
     def may_send(self) -> bool:
-        return self.is_ready and self.next_version - self.began <= VERSIONS_AHEAD
+        return self.is_reachable and self.has_order and self.next_version - self.began <= VERSIONS_AHEAD
 
     @property
     def decoding_rows(self) -> int:
@@ -126,6 +117,7 @@ class WorkerBook:
 
     def add(self, choice: Choice) -> None:
         self.residents[choice.handle] = self._pending.added[choice.handle] = choice
+        self._extending.append(Extension(self.next_version, choice.handle, 0))
         if len(choice.ids) - choice.cursor > 1:
             self.prefilling[choice.handle] = choice
 
@@ -133,6 +125,7 @@ class WorkerBook:
         """Blocks just appended to its table. An add not yet sent carries the whole table."""
         if blocks and choice.handle not in self._pending.added:
             self._pending.grants.setdefault(choice.handle, []).extend(blocks)
+            self._extending.append(Extension(self.next_version, choice.handle, len(choice.table) - len(blocks)))
 
     @property
     def has_untaken_chunk(self) -> bool:
@@ -163,6 +156,11 @@ class WorkerBook:
             return False
         return choice.chunked > 0 or (len(choice.ids) - choice.cursor == 1 and slots_left > 0)
 
+    def begun_blocks(self, choice: Choice) -> int:
+        """Blocks of its table that the worker has made fresh before it said Began: their fill counts are its own."""
+        unbegun = (extension.blocks for extension in self._extending if extension.handle == choice.handle)
+        return min(unbegun, default=len(choice.table))
+
     def give_up(self) -> list[Choice]:
         """It is lost: nothing that it says counts any more. Returns all that it held or was about to, oldest first."""
         self.is_lost, self.isolates = True, 0
@@ -187,7 +185,7 @@ class WorkerBook:
             removed=tuple(pending.removed),
             added=tuple(choice.resident() for choice in added),
             grants=tuple(BlockGrant(handle, tuple(blocks)) for handle, blocks in pending.grants.items()),
-            copies=tuple(choice.copy for choice in added if choice.copy is not None),
+            copies=tuple(copy for choice in added for copy in choice.copies),
             chunks=tuple(pending.chunks),
         )
         if not self.has_untaken:
@@ -195,7 +193,7 @@ class WorkerBook:
         self._order.apply(delta)
         for choice in added:
             self._unbegun[choice.handle] = delta.version
-            if choice.copy is not None:
+            if choice.copies:
                 self._copying[choice.handle] = (choice, delta.version)
         self._pending = Pending()
         self._owes_ack = True
@@ -215,14 +213,20 @@ class WorkerBook:
         Chunks that it dropped are planned again; residents whose copy it dropped are added again by the next delta,
         together with the copy.
         """
+        self.has_order = True
         unheard = {handle for handle, version in self._unbegun.items() if version > taken_version}
         unheard |= self._pending.added.keys()
         fresh = [choice for handle, choice in self.residents.items() if handle in unheard]
-        again = {choice.handle: choice for choice in fresh if choice.copy is not None}
+        again = {choice.handle: choice for choice in fresh if choice.copies}
         version = max(self._order.version, taken_version) + 1
         residents = tuple(c.resident() for handle, c in self.residents.items() if handle not in again)
         self._order.reset(version, residents)
         self._pending = Pending(added=again)
+        self._extending = [
+            replace(extension, version=version + (extension.handle in again))
+            for extension in self._extending
+            if extension.version > taken_version
+        ]
         added = tuple(choice for choice in fresh if choice.handle not in again)
         self._unbegun = {choice.handle: version for choice in added}
         self._copying = {handle: copying for handle, copying in self._copying.items() if copying[1] <= taken_version}
@@ -242,6 +246,7 @@ class WorkerBook:
 
     def begin(self, version: int) -> None:
         self.began = max(self.began, version)
+        self._extending = [extension for extension in self._extending if extension.version > version]
         self._unbegun = {handle: added for handle, added in self._unbegun.items() if added > version}
 
     def report(self, result: StepResult) -> list[Choice]:

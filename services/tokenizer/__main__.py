@@ -25,7 +25,7 @@ SERVICE = "tokenizer"
 async def main() -> None:
     config = load_config(Config, prefix="HR_TOKENIZER_")
     setup_logs(config.log_level, config.log_format, service=SERVICE, instance=config.instance)
-    failpoints.arm(config.failpoints, config.failpoints_file)
+    failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     get_logger(SERVICE).info("started", **describe(config))
     encoder = build_encoder(config)
     user, password = config.nats_user, config.nats_password.get_secret_value()

@@ -12,10 +12,11 @@ import pytest
 from deploy.local import fleet as fleet_module
 from deploy.local.child import spawn
 from deploy.local.fleet import Fleet, Program, StartFailed
-from deploy.local.host_agent import answer_host
+from deploy.local.host_agent import HostAgent, StaleTerm
 from libs.contracts import codec
 from libs.contracts.errors import ConfigError
 from libs.contracts.messages import Gone, Incarnations, Kill, ListIncarnations
+from tests.fakes.bus import FakeBus
 
 pytestmark = pytest.mark.e2e
 
@@ -116,16 +117,21 @@ async def test_the_host_agent_answers_gone_when_the_process_no_longer_exists(kep
     doomed, spared = await kept.another_life("p", ""), await kept.another_life("q", "")
     child = kept.fleet.lives["p"].child
 
+    lives = kept.fleet.lives
+    agent = HostAgent(FakeBus().as_bus(), "h", lambda: tuple(lives.values()), lambda life: life is not lives["q"])
+
     async def ask(message: Kill | ListIncarnations) -> Any:
-        lives = tuple(kept.fleet.lives.values())
-        return codec.decode_in("HostReply", await answer_host(codec.encode_in("HostMessage", message), lives))
+        return codec.decode_in("HostReply", await agent.answer(codec.encode_in("HostMessage", message)))
 
     listed = await ask(ListIncarnations())
     gone = await ask(Kill(doomed))
     again = await ask(Kill(doomed))
 
-    assert isinstance(listed, Incarnations) and set(listed.incarnations) == {doomed, spared}
+    assert isinstance(listed, Incarnations) and listed.incarnations == (doomed,), "the other one loads"
     assert gone == again == Gone(doomed)
+    await ask(ListIncarnations(5, "c0"))
+    with pytest.raises(StaleTerm):
+        await ask(Kill(spared, 4, "c0"))
     assert child.exit_code == -signal.SIGKILL
     assert kept.fleet.lives["q"].incarnation == spared
 

@@ -1,4 +1,4 @@
-"""The engine against golden ids and logits that another library computed from the same weights."""
+"""The engines against golden ids and logits that another library computed from the same weights."""
 
 import json
 from pathlib import Path
@@ -11,11 +11,9 @@ from safetensors.torch import load_file
 from cli.models import cache_root
 from libs.contracts.kv_layout import blocks_for
 from libs.contracts.messages import SamplingParams
-from libs.engine.engine import Engine
 from libs.engine.gguf_convert import ensure_default_model
-from libs.engine.model_config import load_model_config
-from libs.engine.pool import KvPool
 from libs.engine.rows import Sampled, SampleSpec, StepRow
+from tests.engines import FAMILIES, opened, settled
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -28,12 +26,12 @@ TOLERANCE = {"float32": 1e-3, "bfloat16": 2e-2}
 
 
 @pytest.fixture(scope="module")
-def engine(request: pytest.FixtureRequest) -> Engine:
-    model_dir = ensure_default_model(cache_root())
-    layout = load_model_config(model_dir).kv_layout(BLOCK_TOKENS, request.param)
+def engine(request: pytest.FixtureRequest) -> Any:
+    family, dtype = request.param
+    kernels, model_dir = settled(family), ensure_default_model(cache_root())
     longest = max(len(prompt["prompt_ids"]) + len(prompt["output_ids"]) for prompt in GREEDY["prompts"])
     blocks = len(GREEDY["prompts"]) * blocks_for(longest, BLOCK_TOKENS)
-    return Engine.load(model_dir, KvPool.private(layout, blocks), dtype=request.param, threads=2)
+    return opened(kernels, model_dir, dtype, blocks=blocks, threads=2, packed_dir=cache_root() / "packed").engine
 
 
 def block_tables(prompts: list[dict[str, Any]]) -> list[range]:
@@ -50,7 +48,7 @@ def greedy_spec(position: int) -> SampleSpec:
     return SampleSpec(SamplingParams(temperature=0.0), position, 0, ())
 
 
-def prefill(engine: Engine, ids: list[int], table: range) -> int:
+def prefill(engine: Any, ids: list[int], table: range) -> int:
     """Run a prompt in chunks and return the first token."""
     drawn: list[Sampled | None] = []
     for base in range(0, len(ids), CHUNK_TOKENS):
@@ -61,8 +59,8 @@ def prefill(engine: Engine, ids: list[int], table: range) -> int:
     return drawn[0].token_id
 
 
-@pytest.mark.parametrize("engine", ["float32"], indirect=True)
-def test_greedy_ids_are_the_librarys(engine: Engine) -> None:
+@pytest.mark.parametrize("engine", [(family, "float32") for family in FAMILIES], indirect=True, ids="-".join)
+def test_greedy_ids_are_the_librarys(engine: Any) -> None:
     """Prompts prefilled in chunks and decoded together give the golden ids, where the golden gaps are wide enough."""
     prompts = GREEDY["prompts"]
     tables = block_tables(prompts)
@@ -82,8 +80,10 @@ def test_greedy_ids_are_the_librarys(engine: Engine) -> None:
     }
 
 
-@pytest.mark.parametrize("engine", ["float32", "bfloat16"], indirect=True)
-def test_logits_are_the_librarys(engine: Engine) -> None:
+@pytest.mark.parametrize(
+    "engine", [(family, dtype) for dtype in TOLERANCE for family in FAMILIES], indirect=True, ids="-".join
+)
+def test_logits_are_the_librarys(engine: Any) -> None:
     """The recorded logits differ by less than the class's tolerance, relative to their norm."""
     prompts = {prompt["name"]: prompt for prompt in GREEDY["prompts"]}
     gaps = {}
@@ -93,7 +93,7 @@ def test_logits_are_the_librarys(engine: Engine) -> None:
         table = range(blocks_for(len(ids), BLOCK_TOKENS))
 
         prefill(engine, ids[:-1], table)
-        logits = engine.logits([StepRow(ids[-1:], len(ids) - 1, table, None)])[0]
+        logits = torch.as_tensor(engine.logits([StepRow(ids[-1:], len(ids) - 1, table, None)])[0])
 
         golden, ours = LOGITS[f"{key}.logits"], logits[LOGITS[f"{key}.ids"].long()]
         gaps[key] = float(torch.linalg.vector_norm(ours - golden) / torch.linalg.vector_norm(golden))

@@ -5,6 +5,7 @@ test's own time. What it would send on its link comes back from `boundary`. Resi
 of which `garbles` is true have wrong ids written into their blocks: nobody may read what a fenced attempt writes.
 """
 
+from array import array
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +26,7 @@ from libs.contracts.messages import (
 from libs.engine.rows import Sampled
 from libs.engine.worker.residents import Residents, Step, Taken
 from libs.engine.worker.unacked import Unacked
-from tests.fakes.engine import EOS_IDS, MODEL_DIGEST, NUMERICS_CLASS, FakeEngine, FakePool
+from tests.fakes.engine import EOS_IDS, MODEL_DIGEST, NUMERICS_CLASS, FakeEngine, FakePool, draw
 
 MAX_MODEL_LEN = 4096
 
@@ -145,11 +146,17 @@ class FakeWorker:
         return report.result
 
     def _sample(self, step: Step) -> list[Sampled | None]:
+        garbled = [self.garbles(held.resident) for held in step.held]
         rows = [
-            replace(row, token_ids=[token ^ 1 for token in row.token_ids]) if self.garbles(held.resident) else row
-            for row, held in zip(step.rows, step.held, strict=True)
+            replace(row, token_ids=[token ^ 1 for token in row.token_ids]) if is_garbled else row
+            for row, is_garbled in zip(step.rows, garbled, strict=True)
         ]
-        return self.engine.step(rows) if rows else []
+        samples = self.engine.step(rows) if rows else []
+        for index, held in enumerate(step.held):
+            spec = step.rows[index].sample
+            if garbled[index] and spec is not None:  # what it draws is right all the same
+                samples[index] = draw(array("I", held.ids), spec)
+        return samples
 
     def _frame(self, request_id: str, row: RowResult) -> None:
         log = self.delivered.setdefault(request_id, {})

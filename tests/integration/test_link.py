@@ -208,7 +208,9 @@ async def test_a_malformed_message_is_skipped() -> None:
     """Bytes that are no message of this version do not end the link."""
 
     async def schedule(session: LinkSession) -> None:
-        await session.send(Ack(1, (await anext(aiter(session.receive()))).version))
+        message = await anext(aiter(session.receive()))
+        assert isinstance(message, Began)
+        await session.send(Ack(1, message.version))
 
     async with serve_link(ANY_PORT, TOKEN, schedule) as port, dial_link(f"127.0.0.1:{port}", TOKEN) as link:
         await link._call.write(b"\xff\xff")

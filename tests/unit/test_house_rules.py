@@ -31,6 +31,7 @@ CARRIERS = {  # modules of the scheduler that wait, send or read: everything els
     "index",
     "intake",
     "loop",
+    "metrics",
     "outbox",
     "register",
     "rpc",

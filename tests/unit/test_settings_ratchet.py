@@ -29,6 +29,8 @@ WORKER = {
     "max_model_len",
     "max_batch_tokens",
     "pool",
+    "kernels",
+    "packed_dir",
     "threads",
     "link_token",
     "host",
@@ -43,6 +45,9 @@ SETTINGS = {
         "api_key",
         "max_body_bytes",
         "request_timeout_s",
+        "max_waiting",
+        "max_wait_s",
+        "max_connections",
         "max_model_len",
     },
     "tokenizer": {

@@ -38,6 +38,13 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
+class Exited:
+    """host agent → scheduler: this worker's process no longer exists. Idempotent. Answered by Done."""
+
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
 class StatusQuery:
     """Supervisor, CLI → scheduler. Answered by CellStatus."""
 
@@ -70,6 +77,8 @@ class CellStatus:
     block_tokens: int
     waiting: int
     running: int
+    moved_sequences: int = 0  # taken from workers that could not confirm it
+    recomputed_tokens: int = 0  # KV that a lost worker had written and that was written again
 
 
-ControlMessage = Cancel | StopAt | Resend | Delivered | StatusQuery
+ControlMessage = Cancel | StopAt | Resend | Delivered | StatusQuery | Exited

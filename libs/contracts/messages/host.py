@@ -7,9 +7,14 @@ from libs.contracts.messages.control import CellStatus
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """scheduler → host agent. Answered by Gone once the process of this incarnation no longer exists."""
+    """scheduler → host agent. Answered by Gone once the process of this incarnation no longer exists.
+
+    A host agent that has heard of a higher term of the cell does not obey, and does not answer.
+    """
 
     incarnation: str
+    term: int = 0
+    cell: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +24,10 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class ListIncarnations:
-    """scheduler → host agent. Answered by Incarnations."""
+    """scheduler → host agent. Answered by Incarnations: workers that may write to the pool, not those that load."""
+
+    term: int = 0
+    cell: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ class HeldSequence:
     prompt_tokens: int
     block_table: tuple[int, ...]
     end: str
+    until: int = 0
+    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class StepResult:
     batch_tokens: int
     started_ns: int
     ended_ns: int
+    found: tuple[RowResult, ...] = ()  # where residents really stand: begun by fill counts, or kept by a new term
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,14 @@ class Resync:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving:
+    """This worker is told to stop: give what it has to others. Said once a link, until it has nothing left."""
+
+    incarnation: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
 class Resident:
     """A sequence added to a worker. It may write from slot `cursor` on; blocks wholly below are read-only."""
 
@@ -123,6 +134,7 @@ class Resident:
     params: SamplingParams
     cached_tokens: int
     traceparent: str
+    reach: int = 0  # above `cursor`: it begins where the fill counts of its table end, at most here, and tells so
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +159,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class BlockCopy:
-    """The first `tokens` tokens of block `source` into block `target`, before the step's writes."""
+    """The first `tokens` tokens of block `source`, or as many as it has, into `target`, before the step's writes."""
 
     source: int
     target: int
@@ -195,6 +207,6 @@ class FencedOff:
     reason: str
 
 
-WorkerReport = Hello | Began | StepResult | Resync  # what a worker has to say; results may travel together
+WorkerReport = Hello | Began | StepResult | Resync | Leaving  # what a worker has to say; results may travel together
 WorkerMessage = WorkerReport | StepResults
 SchedulerMessage = Snapshot | Delta | Ack | FencedOff

@@ -87,6 +87,8 @@ class EpochRaised:
     epoch: int
     term: int
     cell: str
+    deaths: int = 0  # of workers that were computing it; the gateway keeps both for the next term
+    died_at: int = 0  # committing beyond this clears them
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,8 @@ class RequestLog:
     live: bool
     epoch: int
     choices: tuple[ChoiceLog, ...]
+    deaths: int = 0  # as EpochRaised told
+    died_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

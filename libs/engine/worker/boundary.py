@@ -52,10 +52,10 @@ class Boundary:
         taken = self._residents.take_version(self._now_ns())
         if taken is None:
             return False
+        if isinstance(taken, Taken) and taken.resets:
+            self._pool.reset(taken.resets)  # before Began is sent: from then on their fill counts are believed
         self._post(taken)
         if isinstance(taken, Taken):
-            if taken.resets:
-                self._pool.reset(taken.resets)
             for copy in taken.copies:
                 self._pool.copy(copy.source, copy.target, copy.tokens)
         return True

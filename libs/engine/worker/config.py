@@ -18,6 +18,8 @@ class WorkerConfig(ServiceConfig):
     max_model_len: int = Field(default=0, ge=0)  # tokens of the longest sequence; 0: what the model allows
     max_batch_tokens: int = Field(default=1024, ge=1)  # tokens of one step; chunks are cut to it
     pool: str  # "fd:N", an open descriptor of the pool's shared memory, or the path of a file
+    kernels: str = "auto"  # auto, native, torch, or a level of the native ones
+    packed_dir: str = ""  # where this host keeps packed weights; empty: in memory of this process alone
     threads: int = Field(default=0, ge=0)  # of the engine; 0: one per core
     link_token: SecretStr
     host: str = "local"  # name of the host agent that can end this process

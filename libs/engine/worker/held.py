@@ -4,6 +4,8 @@ Words: `to_commit` = known ids − cursor; a resident with one token to commit a
 tokens known so far, which is also the position that the next sample fills.
 """
 
+from dataclasses import replace
+
 from libs.contracts.messages import HeldSequence, Resident, RowResult
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 from libs.engine.worker.ports import FillCounts
@@ -65,6 +67,15 @@ class Held:
             self.filled_tokens = reach
         return True
 
+    def seek(self, fills: FillCounts, block_tokens: int) -> None:
+        """Begin where the fill counts of the table end, at most at the resident's `reach`."""
+        while self.cursor < self.resident.reach:
+            index = self.cursor // block_tokens
+            filled_to = min(block_tokens * index + int(fills[self.table[index]]), self.resident.reach)
+            if filled_to <= self.cursor:
+                return
+            self.cursor = filled_to
+
     def row(self, tokens: int) -> StepRow:
         """The next `tokens` tokens as a row; it samples when they are all that is known."""
         end = self.cursor + tokens
@@ -96,6 +107,13 @@ class Held:
         at_until = self.position >= self.until
         return RowResult(resident.sequence, resident.epoch, self.cursor, position, ids, logprobs, self.end, at_until)
 
+    def standing(self) -> RowResult:
+        """Where it stands, and every id that the order's author did not know."""
+        resident = self.resident
+        known = min(len(resident.ids), len(self.ids))
+        row = self.result(known - resident.prompt_tokens)
+        return replace(row, ids=tuple(self.ids[known:]))
+
     def go_on_as(self, resident: Resident) -> tuple[int, ...]:
         """Follow a Snapshot that names this resident again; the result is the blocks it grants beyond ours."""
         fresh = resident.block_table[len(self.table) :]
@@ -115,6 +133,8 @@ class Held:
             resident.prompt_tokens,
             tuple(self.table),
             self.end,
+            self.until,
+            resident.cached_tokens,
         )
 
     def _judge(self, token_id: int) -> str:

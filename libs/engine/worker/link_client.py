@@ -17,6 +17,7 @@ from libs.contracts.messages import (
     CellRecord,
     Delta,
     FencedOff,
+    Leaving,
     Resync,
     SchedulerMessage,
     Snapshot,
@@ -78,6 +79,7 @@ class SchedulerLink:
         self._bundle = Bundle()
         self._session = 0
         self._is_greeted = False
+        self._leaving: Leaving | None = None
         self._outbox: asyncio.Queue[WorkerMessage] = asyncio.Queue()
 
     async def run(self) -> NoReturn:
@@ -115,6 +117,14 @@ class SchedulerLink:
         self._bundle.take()  # what waits is unacknowledged, too
         for result in self._unacked.pending():
             self._outbox.put_nowait(result)
+        if self._leaving is not None:
+            self._outbox.put_nowait(self._leaving)
+
+    def leave(self, incarnation: str) -> None:
+        """Have the scheduler, this one and each that follows, give to others what is here."""
+        self._leaving = Leaving(incarnation, self._term)
+        if self._is_greeted:
+            self._outbox.put_nowait(self._leaving)
 
     async def flush(self) -> None:
         """Wait until everything for the present scheduler is sent; at once when there is none."""

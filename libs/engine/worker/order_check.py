@@ -39,6 +39,8 @@ class OrderLimits:
             raise MalformedMessage(f"{where}: nothing to commit")
         if blocks_for(resident.cursor, self.block_tokens) > len(resident.block_table):
             raise MalformedMessage(f"{where}: committed tokens without a block")
+        if resident.reach >= len(resident.ids) or resident.reach > len(resident.block_table) * self.block_tokens:
+            raise MalformedMessage(f"{where}: it cannot begin behind what it knows, or beyond its blocks")
         if max(resident.ids) >= self.vocab_size:
             raise MalformedMessage(f"{where}: an id outside the vocabulary")
 

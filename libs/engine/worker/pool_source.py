@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from libs.contracts.errors import ConfigError
+from libs.runtime.pool_file import mark_use
 
 FD_PREFIX = "fd:"
 
@@ -16,6 +17,12 @@ def pool_source(pool: str) -> int | Path:
     if not number.isdecimal():
         raise ConfigError(f"pool {pool!r} names no descriptor")
     return int(number)
+
+
+def mark_pool_use(source: int | Path, incarnation: str) -> None:
+    """Tell whoever made the pool that this life of a worker may write to it from now on; "" is one nobody knows."""
+    if incarnation:
+        mark_use(os.open(source, os.O_RDWR | os.O_CLOEXEC) if isinstance(source, Path) else source, incarnation)
 
 
 def pool_name(host: str, source: int | Path) -> str:

@@ -27,6 +27,8 @@ class Reporter:
         self, posts: asyncio.Queue[Post], bus: Bus, link: SchedulerLink, residences: Residences, *, cell: str
     ) -> None:
         self._posts, self._bus, self._link, self._residences, self._cell = posts, bus, link, residences, cell
+        self.vacant = asyncio.Event()  # no order taken so far leaves a resident
+        self.vacant.set()
 
     async def run(self) -> NoReturn:
         """Raises whatever ended the step thread."""
@@ -46,6 +48,7 @@ class Reporter:
                 self._link.send(post.began)
                 self._residences.begin(post.added, post.at_ns)
                 self._residences.end(post.removed, post.at_ns)
+                (self.vacant.set if post.is_last else self.vacant.clear)()
             case Resync():
                 log.warning("resync", term=post.term, version=post.version)
                 self._link.send(post)

@@ -40,6 +40,7 @@ class Taken:
     copies: tuple[BlockCopy, ...]
     added: tuple[Resident, ...]
     removed: tuple[Resident, ...]
+    is_last: bool  # nobody is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ class Residents:
         self._chunks: dict[int, int] = {}
         self._waits: list[RowWait] = []
         self._removed: list[RowResult] = []
+        self._found: list[RowResult] = []
+        self._unsure: list[Held] = []  # of which the scheduler does not know where they stand
         self._copies_done = 0
 
     def hello(self) -> Hello:
@@ -125,6 +128,10 @@ class Residents:
 
     def rows_for_step(self, now_ns: int) -> Step | None:
         """Everything that may advance now; None when there is nothing to step and nothing to report."""
+        for unsure in self._unsure:
+            unsure.seek(self._fill_counts, self._block_tokens)
+        self._found += [unsure.standing() for unsure in self._unsure]
+        self._unsure = []
         held = [h for h in self._held.values() if h.to_commit == 1 and not h.is_stopped and self._may_write(h, now_ns)]
         rows = [h.row(1) for h in held]
         budget = self._identity.max_batch_tokens - len(rows)
@@ -138,7 +145,7 @@ class Residents:
                 held.append(chunked)
                 rows.append(chunked.row(tokens))
         self._chunks = {}
-        if not rows and not (self._removed or self._waits or self._copies_done):
+        if not rows and not (self._removed or self._found or self._waits or self._copies_done):
             return None
         return Step(tuple(rows), tuple(held))
 
@@ -163,8 +170,9 @@ class Residents:
             step.batch_tokens,
             started_ns,
             ended_ns,
+            tuple(self._found),
         )
-        self._waits, self._removed, self._copies_done = [], [], 0
+        self._waits, self._removed, self._found, self._copies_done = [], [], [], 0
         return StepReport(result, tuple(held.resident for held in step.held))
 
     def _await_snapshot(self) -> None:
@@ -194,7 +202,7 @@ class Residents:
             self._held[change.sequence].until = change.until
         self._chunks = _tokens_by_sequence(delta)
         self._copies_done = len(delta.copies)
-        return Taken(now_ns, self._began(), tuple(resets), delta.copies, delta.added, tuple(removed))
+        return self._taken(now_ns, resets, delta.added, removed, delta.copies)
 
     def _take_snapshot(self, snapshot: Snapshot, now_ns: int) -> Taken:
         """Keep residents that go on as they are (the worker knows more of them), drop and add the rest.
@@ -217,16 +225,28 @@ class Residents:
         for held, resident in kept.values():
             resets.extend(held.go_on_as(resident))
             self._held[resident.sequence] = held
+        if not is_same_term:
+            self._unsure = list(self._held.values())
         resets.extend(block for resident in added for block in self._add(resident))
         self._chunks = {}
-        return Taken(now_ns, self._began(), tuple(resets), (), tuple(added), tuple(removed))
+        return self._taken(now_ns, resets, added, removed)
 
-    def _began(self) -> Began:
-        return Began(self._identity.incarnation, self._order_term, self.version)
+    def _taken(
+        self,
+        at_ns: int,
+        resets: Iterable[int],
+        added: Iterable[Resident],
+        removed: Iterable[Resident],
+        copies: tuple[BlockCopy, ...] = (),
+    ) -> Taken:
+        began = Began(self._identity.incarnation, self._order_term, self.version)
+        return Taken(at_ns, began, tuple(resets), copies, tuple(added), tuple(removed), not self._held)
 
     def _add(self, resident: Resident) -> tuple[int, ...]:
         """The fresh blocks of a new resident: those wholly at or above its cursor."""
-        self._held[resident.sequence] = Held(resident, self._eos_ids)
+        held = self._held[resident.sequence] = Held(resident, self._eos_ids)
+        if resident.reach > resident.cursor:
+            self._unsure.append(held)
         return resident.block_table[blocks_for(resident.cursor, self._block_tokens) :]
 
     def _remove(self, sequence: int, now_ns: int, *, is_reported: bool) -> Resident:

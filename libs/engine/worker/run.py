@@ -12,6 +12,7 @@ from typing import TypeVar
 from libs.contracts.messages import ServiceStatus
 from libs.engine.worker.config import WorkerConfig
 from libs.engine.worker.link_client import CellLeader
+from libs.engine.worker.pool_source import mark_pool_use, pool_source
 from libs.engine.worker.serve import Loaded, Role, Worker
 from libs.runtime import failpoints
 from libs.runtime.bus import Bus
@@ -57,7 +58,7 @@ async def run_worker(kind: type[C], role: Role, load: Loader | None = None) -> N
     """Everything a worker service's main does; `load` is that of libs/engine/worker/load.py unless given."""
     config = load_config(kind, prefix=f"HR_{role.service.upper()}_")
     setup_logs(config.log_level, config.log_format, service=role.service, instance=config.instance)
-    failpoints.arm(config.failpoints, config.failpoints_file)
+    failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
     life = Life(config, role)
     async with (
@@ -73,6 +74,7 @@ async def run_worker(kind: type[C], role: Role, load: Loader | None = None) -> N
         await serve_status(bus, life.status)
         loaded = await _load(config, life, stop, load or _load_engine)
         if loaded is not None:
+            mark_pool_use(pool_source(config.pool), config.incarnation)
             leader = CellLeader(await bus.cells(), config.model, config.cell)
             life.worker = Worker(config, role, loaded, bus, leader)
             await life.worker.run(stop, config.drain_s)

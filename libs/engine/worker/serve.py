@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from libs.contracts.kv_layout import KvLayout
 from libs.contracts.messages import Hello
@@ -19,6 +19,8 @@ from libs.engine.worker.residents import Residents
 from libs.engine.worker.step_thread import Post, StepThread
 from libs.runtime.bus import Bus
 from libs.runtime.logs import get_logger
+
+HAND_OVER_SHARE = 0.7  # of the time to drain; the rest is for what is unsent
 
 log = get_logger("worker")
 
@@ -53,8 +55,10 @@ class Worker:
 
     def __init__(self, config: WorkerConfig, role: Role, loaded: Loaded, bus: Bus, leader: CellLeader) -> None:
         self._posts: asyncio.Queue[Post] = asyncio.Queue()
+        identity = identity_of(config, role, loaded)
+        self._incarnation = identity.incarnation
         residents = Residents(
-            identity_of(config, role, loaded),
+            identity,
             eos_ids=loaded.eos_ids,
             block_tokens=loaded.layout.block_tokens,
             fill_counts=loaded.pool.fill_counts_N,
@@ -67,32 +71,50 @@ class Worker:
         self._reporter = Reporter(self._posts, bus, self.link, Residences(role.span), cell=config.cell)
 
     async def run(self, until: asyncio.Event, drain_s: float) -> None:
-        """Step and report until told to stop, then finish the step under way and send what is unsent.
+        """Step and report until told to stop; then step on until others have what is here, and send what is unsent.
+
+        All of that within `drain_s`.
 
         Raises LinkRefused, Fenced, or what ended the step thread.
         """
         self._steps.start()
         parts = [asyncio.ensure_future(part) for part in (self._reporter.run(), self.link.run(), until.wait())]
         try:
-            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-            for part in done:
-                part.result()
-            await self._drain(drain_s)
+            await self._while_well(parts)
+            end_s = asyncio.get_running_loop().time() + drain_s
+            await self._leave(parts[:2], end_s)
+            await self._flush(end_s)
         finally:
             self._steps.stop()
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
 
-    async def _drain(self, drain_s: float) -> None:
+    async def _while_well(self, parts: Sequence[asyncio.Future[Any]], timeout_s: float | None = None) -> None:
+        """Until the first of `parts` ends; its error is raised."""
+        done, _ = await asyncio.wait(parts, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        for part in done:
+            part.result()
+
+    async def _leave(self, parts: Sequence[asyncio.Future[Any]], end_s: float) -> None:
+        """Have the scheduler hand over what is here; without one the residents wait for the next worker."""
+        self.link.leave(self._incarnation)
+        vacant = asyncio.ensure_future(self._reporter.vacant.wait())
+        try:
+            left_s = (end_s - asyncio.get_running_loop().time()) * HAND_OVER_SHARE
+            await self._while_well((*parts, vacant), left_s)
+        finally:
+            vacant.cancel()
+
+    async def _flush(self, end_s: float) -> None:
         self._steps.stop()
         try:
-            async with asyncio.timeout(drain_s):
-                await asyncio.to_thread(self._steps.join, drain_s)
+            async with asyncio.timeout_at(end_s):
+                await asyncio.to_thread(self._steps.join, max(0.0, end_s - asyncio.get_running_loop().time()))
                 await self._posts.join()
                 await self.link.flush()
         except TimeoutError:
-            log.warning("drain_cut_short", drain_s=drain_s)
+            log.warning("drain_cut_short")
 
 
 def identity_of(config: WorkerConfig, role: Role, loaded: Loaded) -> Hello:

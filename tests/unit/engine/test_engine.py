@@ -1,19 +1,18 @@
-"""The engine over a tiny random Llama, against the plain generator."""
+"""The engines over a tiny random Llama, against the plain generator."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
-from libs.contracts.errors import ConfigError
-from libs.contracts.kv_layout import KvLayout, blocks_for
+from libs.contracts.kv_layout import blocks_for
 from libs.contracts.messages import SamplingParams
-from libs.engine.engine import Engine
-from libs.engine.model_config import load_model_config
-from libs.engine.pool import KvPool
 from libs.engine.rows import Sampled, SampleSpec, StepRow
+from tests.engines import FAMILIES, Load, opened, settled
 from tests.fakes.oracle import Cache, Oracle
 from tests.unit.engine.tiny_model import CONFIG, tiny_tensors, write_model
 
@@ -32,12 +31,28 @@ def oracle(model_dir: Path) -> Oracle:
     return Oracle(model_dir)
 
 
-def load(model_dir: Path, dtype: str = "float32", block_tokens: int = 16) -> Engine:
-    layout = load_model_config(model_dir).kv_layout(block_tokens, dtype)
-    return Engine.load(model_dir, KvPool.private(layout, BLOCKS), dtype=dtype, threads=1)
+@pytest.fixture(params=FAMILIES)
+def load(request: pytest.FixtureRequest) -> Load:
+    kernels = settled(request.param)
+
+    def load(model_dir: Path, dtype: str = "float32", block_tokens: int = 16) -> Any:
+        return opened(kernels, model_dir, dtype, blocks=BLOCKS, block_tokens=block_tokens).engine
+
+    return load
 
 
-def table(engine: Engine, tokens: int, first: int = 0) -> list[int]:
+def as_tensor(logits: Any) -> torch.Tensor:
+    return torch.as_tensor(logits)
+
+
+def block_bytes(engine: Any) -> npt.NDArray[np.uint8]:
+    """All bytes of an engine's pool, to read and to write."""
+    blocks = engine.pool.blocks_NB if hasattr(engine.pool, "blocks_NB") else engine.pool.kv_NLCHTD.numpy()
+    flat: npt.NDArray[np.uint8] = blocks.reshape(-1).view(np.uint8)
+    return flat
+
+
+def table(engine: Any, tokens: int, first: int = 0) -> list[int]:
     """Scattered blocks for this many tokens; tables of different `first` share none."""
     return [(first + 7 * i) % BLOCKS for i in range(blocks_for(tokens, engine.pool.layout.block_tokens))]
 
@@ -46,7 +61,7 @@ def spec(position: int = 0, choice: int = 0, banned: tuple[int, ...] = (), **par
     return SampleSpec(SamplingParams(**({"temperature": 0.0} | params)), position, choice, banned)
 
 
-def generate(engine: Engine, prompt: Sequence[int], tokens: int, chunk: int = 64, **params: Any) -> list[int]:
+def generate(engine: Any, prompt: Sequence[int], tokens: int, chunk: int = 64, **params: Any) -> list[int]:
     """Prefill in chunks, then decode alone."""
     blocks = table(engine, len(prompt) + tokens)
     ids = list(prompt)
@@ -63,31 +78,31 @@ def generate(engine: Engine, prompt: Sequence[int], tokens: int, chunk: int = 64
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 2e-2)])
 @pytest.mark.parametrize("block_tokens", [16, 32, 64])
-def test_logits_are_the_oracles(model_dir: Path, dtype: str, tolerance: float, block_tokens: int) -> None:
+def test_logits_are_the_oracles(load: Load, model_dir: Path, dtype: str, tolerance: float, block_tokens: int) -> None:
     """Paged and chunked, in both classes and all block sizes, the logits are those of a plain forward pass."""
     engine = load(model_dir, dtype, block_tokens)
     blocks = table(engine, len(PROMPT))
     engine.step([StepRow(PROMPT[:270], 0, blocks, None)])
 
-    logits = engine.logits([StepRow(PROMPT[270:], 270, blocks, None)])[0]
+    logits = as_tensor(engine.logits([StepRow(PROMPT[270:], 270, blocks, None)])[0])
 
     expected = Oracle(model_dir, dtype).logits(PROMPT, Cache())
     assert torch.linalg.vector_norm(logits - expected) < tolerance * torch.linalg.vector_norm(expected)
 
 
 @pytest.mark.parametrize("changes", [{"tie_word_embeddings": False}, {"attention_bias": True, "mlp_bias": True}])
-def test_other_llamas_too(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_other_llamas_too(load: Load, tmp_path: Path, changes: dict[str, Any]) -> None:
     """An untied head and biases on every projection."""
     model_dir = write_model(tmp_path / "model", **changes)
     engine = load(model_dir)
 
-    logits = engine.logits([StepRow(PROMPT[:20], 0, table(engine, 20), None)])[0]
+    logits = as_tensor(engine.logits([StepRow(PROMPT[:20], 0, table(engine, 20), None)])[0])
 
     torch.testing.assert_close(logits, Oracle(model_dir).logits(PROMPT[:20], Cache()), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("chunk", [1, 16, 50, 300])
-def test_greedy_generation_is_the_oracles(model_dir: Path, oracle: Oracle, chunk: int) -> None:
+def test_greedy_generation_is_the_oracles(load: Load, model_dir: Path, oracle: Oracle, chunk: int) -> None:
     """Whatever the chunk size, the ids are those of the plain generator."""
     params = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
 
@@ -95,7 +110,9 @@ def test_greedy_generation_is_the_oracles(model_dir: Path, oracle: Oracle, chunk
 
 
 @pytest.mark.parametrize("settings", [{}, {"top_k": 20, "top_p": 0.8}, {"min_p": 0.02}])
-def test_seeded_generation_is_the_oracles(model_dir: Path, oracle: Oracle, settings: dict[str, Any]) -> None:
+def test_seeded_generation_is_the_oracles(
+    load: Load, model_dir: Path, oracle: Oracle, settings: dict[str, Any]
+) -> None:
     """Sampling with a seed draws the tokens that the contract names, and so the same ones again."""
     settings = {"temperature": 0.8, "seed": 1234, **settings}
     engine = load(model_dir)
@@ -107,7 +124,7 @@ def test_seeded_generation_is_the_oracles(model_dir: Path, oracle: Oracle, setti
     assert ids != generate(engine, PROMPT[:40], 24, **(settings | {"seed": 1235}))
 
 
-def test_a_ragged_step_gives_each_row_its_own(model_dir: Path) -> None:
+def test_a_ragged_step_gives_each_row_its_own(load: Load, model_dir: Path) -> None:
     """Decode rows, a first chunk and a later chunk in one step draw what each draws alone."""
     engine, alone = load(model_dir), load(model_dir)
     prompts = [PROMPT[:3], PROMPT[5:40], PROMPT[:290], PROMPT[50:90]]
@@ -131,7 +148,7 @@ def test_a_ragged_step_gives_each_row_its_own(model_dir: Path) -> None:
         assert drawn.logprob == pytest.approx(expected.logprob, abs=1e-4)
 
 
-def test_choice_i_equals_the_request_alone_with_seed_plus_i(model_dir: Path) -> None:
+def test_choice_i_equals_the_request_alone_with_seed_plus_i(load: Load, model_dir: Path) -> None:
     """The key is (seed + choice) mod 2⁶⁴."""
     engine = load(model_dir)
     engine.step([StepRow(PROMPT[:19], 0, table(engine, 20), None)])
@@ -144,7 +161,9 @@ def test_choice_i_equals_the_request_alone_with_seed_plus_i(model_dir: Path) -> 
     assert drawn((1 << 64) - 1, 1) == drawn(0, 0)
 
 
-def test_logprobs_come_only_when_asked_and_are_those_of_the_raw_logits(model_dir: Path, oracle: Oracle) -> None:
+def test_logprobs_come_only_when_asked_and_are_those_of_the_raw_logits(
+    load: Load, model_dir: Path, oracle: Oracle
+) -> None:
     """Neither temperature nor a ban changes them."""
     engine = load(model_dir)
     blocks, expected = table(engine, 20), oracle.logits(PROMPT[:20], Cache()).log_softmax(-1)
@@ -158,7 +177,7 @@ def test_logprobs_come_only_when_asked_and_are_those_of_the_raw_logits(model_dir
     assert banned.logprob == pytest.approx(float(expected[banned.token_id]), abs=1e-4)
 
 
-def test_fill_counts_follow_the_step(model_dir: Path) -> None:
+def test_fill_counts_follow_the_step(load: Load, model_dir: Path) -> None:
     """After a step exactly the tokens it wrote are committed, for rows that draw and rows that do not."""
     engine = load(model_dir)
     first, second = [5, 9], [1]
@@ -170,34 +189,32 @@ def test_fill_counts_follow_the_step(model_dir: Path) -> None:
     assert (counts[5], counts[9], counts[1], counts.sum()) == (16, 5, 3, 24)
 
 
-def test_loading_writes_no_block(model_dir: Path) -> None:
+def test_loading_writes_no_block(load: Load, model_dir: Path) -> None:
     """Warming up leaves a pool with other workers' blocks alone."""
     engine = load(model_dir)
 
-    assert engine.pool.kv_NLCHTD.count_nonzero() == 0
+    assert not block_bytes(engine).any()
     assert engine.pool.fill_counts_N.sum() == 0
 
 
-def test_stale_blocks_do_not_matter(model_dir: Path) -> None:
+def test_stale_blocks_do_not_matter(load: Load, model_dir: Path) -> None:
     """NaN left in granted blocks by an earlier owner reaches no result."""
     clean, stale = load(model_dir), load(model_dir)
-    stale.pool.kv_NLCHTD.fill_(torch.nan)
+    block_bytes(stale)[:] = 0xFF  # NaN in both types
 
     assert generate(clean, PROMPT[:30], 6) == generate(stale, PROMPT[:30], 6)
 
 
-@pytest.fixture(scope="module")
-def broken_engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+@pytest.fixture
+def broken_engine(load: Load, tmp_path: Path) -> Any:
     """A model in which one token's embedding is NaN; its head is untied and finite."""
     tensors = tiny_tensors(CONFIG | {"tie_word_embeddings": False})
     tensors["model.embed_tokens.weight"][NAN_TOKEN] = torch.nan
-    return load(write_model(tmp_path_factory.mktemp("nan") / "model", tensors, tie_word_embeddings=False))
+    return load(write_model(tmp_path / "model", tensors, tie_word_embeddings=False))
 
 
-def test_a_row_that_is_not_finite_publishes_nothing(broken_engine: Engine) -> None:
+def test_a_row_that_is_not_finite_publishes_nothing(broken_engine: Any) -> None:
     """It says so whether it was to draw or not; its neighbours draw and publish as ever."""
-    broken_engine.pool.reset(range(BLOCKS))
-
     drawn = broken_engine.step(
         [
             StepRow([1, NAN_TOKEN, 2], 0, [0], spec(logprobs=0)),
@@ -211,7 +228,7 @@ def test_a_row_that_is_not_finite_publishes_nothing(broken_engine: Engine) -> No
     assert broken_engine.pool.fill_counts_N[:3].tolist() == [0, 3, 0]
 
 
-def test_logits_that_are_not_finite_draw_nothing(tmp_path: Path) -> None:
+def test_logits_that_are_not_finite_draw_nothing(load: Load, tmp_path: Path) -> None:
     """A head with a NaN row fails the rows that draw; a row that only commits never meets the head."""
     tensors = tiny_tensors(CONFIG | {"tie_word_embeddings": False})
     tensors["lm_head.weight"][5] = torch.nan
@@ -221,15 +238,3 @@ def test_logits_that_are_not_finite_draw_nothing(tmp_path: Path) -> None:
 
     assert drawn == [Sampled(-1, None, True), None]
     assert engine.pool.fill_counts_N[:2].tolist() == [0, 2]
-
-
-def test_a_pool_of_another_shape_or_dtype_is_refused(model_dir: Path) -> None:
-    """An engine loads only over a pool made for its model and dtype."""
-    layout = load_model_config(model_dir).kv_layout(16, "bfloat16")
-
-    with pytest.raises(ConfigError, match="does not fit"):
-        Engine.load(model_dir, KvPool.private(layout, 1), dtype="float32", threads=1)
-    with pytest.raises(ConfigError, match="does not fit"):
-        Engine.load(model_dir, KvPool.private(KvLayout(2, 1, 16, 16, "bfloat16"), 1), dtype="bfloat16", threads=1)
-    with pytest.raises(ConfigError, match="float16"):
-        Engine.load(model_dir, KvPool.private(layout, 1), dtype="float16", threads=1)

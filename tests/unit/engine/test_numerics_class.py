@@ -2,17 +2,17 @@
 
 import torch
 
-from libs.engine.numerics_class import numerics_class, probe_digest
+from libs.engine.torch_class import probe_digest, torch_class
 
 
 def test_the_name_tells_everything_that_changes_bits() -> None:
     """Family, types, kernels, probe, segments and piece length, and the same each time."""
-    name = numerics_class("bfloat16", "bfloat16")
+    name = torch_class("bfloat16", "bfloat16")
     family, dtype, kv_dtype, kernels, probe, segments, pieces = name.split("/")
 
     assert (family, dtype, kv_dtype, segments, pieces) == ("torch", "bfloat16", "bfloat16", "o:kv,down:8", "S256")
     assert len(kernels) == len(probe) == 12
-    assert name == numerics_class("bfloat16", "bfloat16")
+    assert name == torch_class("bfloat16", "bfloat16")
 
 
 def test_the_probe_sees_a_change_of_arithmetic() -> None:

@@ -7,11 +7,9 @@ from libs.contracts import codec, flow
 from libs.contracts.errors import WireError
 from libs.contracts.messages import (
     Accepted,
-    Cancel,
     CellRecord,
     CellStatus,
     ControlMessage,
-    Delivered,
     Done,
     Failed,
     Finished,
@@ -23,7 +21,6 @@ from libs.contracts.messages import (
     Resend,
     Resent,
     StatusQuery,
-    StopAt,
     TokenFrame,
 )
 from libs.runtime.bus import Bus
@@ -121,6 +118,6 @@ class Backend:
                 self.control.put_nowait(message)
                 ids, end = self.log.get(message.request_id, ((), ""))
                 return codec.encode(Resent(True, message.position, ids[message.position :], (), end))
-            case Cancel() | StopAt() | Delivered():
+            case _:
                 self.control.put_nowait(message)
                 return codec.encode(Done(True))

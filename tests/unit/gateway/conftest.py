@@ -11,8 +11,10 @@ import pytest
 from libs.contracts import codec
 from libs.contracts.messages import Request
 from libs.runtime.cells import CellDirectory
+from libs.runtime.metrics import expose
 from services.gateway.app import create_app
 from services.gateway.auth import Guard
+from services.gateway.crowd import Crowd
 from services.gateway.door import Door
 from services.gateway.generate import Service
 from services.gateway.hub import Hub
@@ -63,12 +65,14 @@ async def gateway() -> AsyncIterator[Gateway]:
 
 
 @asynccontextmanager
-async def running_gateway(*, api_key: str = "", request_timeout_s: float = REQUEST_TIMEOUT_S) -> AsyncIterator[Gateway]:
-    """As the fixture, for tests that need a key or another time limit."""
+async def running_gateway(
+    *, api_key: str = "", request_timeout_s: float = REQUEST_TIMEOUT_S, max_waiting: int = 64
+) -> AsyncIterator[Gateway]:
+    """As the fixture, for tests that need a key or other limits."""
     bus = FakeBus()
     bus.directory.records.append(cell_record())
     metrics, outbox = Metrics(MODEL), Outbox(bus.as_bus(), GATEWAY, patience_s=request_timeout_s)
-    hub = Hub(outbox, metrics)
+    hub = Hub(outbox, metrics, Crowd(max_waiting=max_waiting, max_wait_s=4.0))
     service = Service(
         gateway=GATEWAY,
         door=Door(bus.as_bus(), cast(CellDirectory, bus.directory), outbox, MODEL),
@@ -83,5 +87,9 @@ async def running_gateway(*, api_key: str = "", request_timeout_s: float = REQUE
     await backend.start()
     async with hub.running(), listening(bus.as_bus(), GATEWAY, hub):
         service.door.open()
-        yield Gateway(create_app(service, api_key=api_key), service, bus, backend)
+
+        async def scrape(openmetrics: bool) -> str:
+            return expose(metrics.registry, openmetrics=openmetrics)
+
+        yield Gateway(create_app(service, scrape, api_key=api_key), service, bus, backend)
         await outbox.settle(0)

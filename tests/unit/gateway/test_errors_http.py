@@ -1,12 +1,14 @@
 """Errors as clients see them."""
 
 import json
+import math
 
 import pytest
 
 from libs.contracts import errors
 from libs.contracts.errors import HeadraceError, WireError
 from services.gateway import errors_http
+from services.gateway.crowd import Crowded
 
 STATUSES = {
     errors.InvalidRequest: 400,
@@ -50,18 +52,39 @@ def test_a_body_is_an_openai_error_object() -> None:
 @pytest.mark.parametrize(
     "error, expected",
     [
-        (errors.Overloaded("x"), {b"retry-after": b"1"}),
-        (errors.Unavailable("x"), {b"retry-after": b"1"}),
         (errors.NumericalError("x"), {b"x-should-retry": b"false"}),
         (errors.Poison("x"), {b"x-should-retry": b"false"}),
         (errors.DeadlineExceeded("x"), {b"x-should-retry": b"false"}),
-        (errors.Unauthorized("x"), {b"www-authenticate": b"Bearer"}),
-        (errors.InvalidRequest("x"), {}),
+        (errors.Unauthorized("x"), {b"www-authenticate": b"Bearer", b"x-should-retry": b"false"}),
+        (errors.InvalidRequest("x"), {b"x-should-retry": b"false"}),
+        (errors_http.Refused("request_timeout", "x"), {}),
     ],
 )
 def test_headers_say_whether_to_come_again(error: HeadraceError, expected: dict[bytes, bytes]) -> None:
     """A client that retries blindly would run the prompt again for nothing."""
     assert dict(errors_http.headers_of(error)) == expected
+
+
+@pytest.mark.parametrize(
+    "error, shortest_s, longest_s",
+    [
+        (errors.Overloaded("x"), 0.75, 1.5),
+        (errors.Unavailable("x"), 0.75, 1.5),
+        (Crowded("x", 8.0), 6.0, 12.0),
+        (Crowded("x", 0.0), 0.75, 1.5),
+        (Crowded("x", 1e9), 120.0, 120.0),
+    ],
+)
+def test_who_may_come_again_hears_when_and_not_all_hear_the_same(
+    error: HeadraceError, shortest_s: float, longest_s: float
+) -> None:
+    """By how long it would wait, in whole seconds and in milliseconds, 120 s at most."""
+    told = [dict(errors_http.headers_of(error)) for _ in range(50)]
+
+    for headers in told:
+        assert shortest_s * 1000 - 1 <= int(headers[b"retry-after-ms"]) <= longest_s * 1000
+        assert int(headers[b"retry-after"]) == math.ceil(int(headers[b"retry-after-ms"]) / 1000)
+    assert len({headers[b"retry-after-ms"] for headers in told}) > 1 or shortest_s == longest_s
 
 
 def test_an_event_of_an_error_is_one_data_line() -> None:

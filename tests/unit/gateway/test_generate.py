@@ -170,7 +170,7 @@ async def test_a_queue_that_refuses_is_told(
     call = gateway.chat(stream=True)
 
     await call.whole()
-    assert (call.status, call.headers["retry-after"]) == (status, "1")
+    assert call.status == status and int(call.headers["retry-after"]) in (1, 2)
     assert gateway.metric("vllm:num_requests_waiting") == 0
 
 

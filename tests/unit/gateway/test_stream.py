@@ -6,7 +6,7 @@ from libs.contracts.errors import Unavailable
 from libs.contracts.messages import Accepted, Resent
 from services.gateway.metrics import Metrics
 from services.gateway.observe import Observer
-from services.gateway.stream import LOST_S, ClientGone, Phase, Stream, Ticket
+from services.gateway.stream import LOST_S, NEVER_CAME_S, ClientGone, Phase, Stream, Ticket
 from services.gateway.validate import Kind, validate
 from tests.unit.gateway.backend import CELL, MODEL, ByteTokenizer, row
 from tests.unit.gateway.conftest import LIMITS
@@ -98,6 +98,18 @@ def test_a_request_on_its_way_is_not_lost() -> None:
 
     with pytest.raises(Unavailable):
         subject.on_resent(choice, UNKNOWN, 50.0)
+
+
+def test_a_request_that_never_came_is_lost_at_last() -> None:
+    """Its scheduler may have dropped it for beats of ours that did not arrive; nobody else would tell the client."""
+    subject = stream()
+    subject.on_accepted(ACCEPTED, 1.0)
+    (choice,) = subject.choices
+    subject.on_resent(choice, UNKNOWN, 10.0)
+    subject.on_resent(choice, UNKNOWN, 10.0 + NEVER_CAME_S - 0.1)
+
+    with pytest.raises(Unavailable):
+        subject.on_resent(choice, UNKNOWN, 10.0 + NEVER_CAME_S)
 
 
 def test_a_request_known_again_is_not_lost() -> None:

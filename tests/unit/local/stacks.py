@@ -8,7 +8,7 @@ from deploy.local.stack import Credentials, Stack
 from libs.contracts.kv_layout import KvLayout
 
 
-def settled(*, cores: int = 8, **options: Any) -> Stack:
+def settled(*, cores: int = 8, kernels: str = "native:avx2", **options: Any) -> Stack:
     """A stack as `settle` would return it."""
     return Stack(
         options=UpOptions(run_dir=Path("/run/h"), model_dir=Path("/models/m"), model="m", **options),
@@ -16,6 +16,7 @@ def settled(*, cores: int = 8, **options: Any) -> Stack:
         nats_port=4321,
         index_url="unix:///run/h/valkey.sock",
         gateway_port=8123,
+        kernels=kernels,
         layout=KvLayout(2, 3, 64, 16, "bfloat16"),
         blocks=10,
         pool_fd=7,

@@ -83,13 +83,15 @@ def test_a_paused_process_thaws_by_itself() -> None:
     assert time.monotonic() - started_s >= 0.3
 
 
-def test_a_file_arms_this_process_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("who", [str(os.getpid()), "worker-7"])
+def test_a_file_arms_this_process_alone(tmp_path: Path, who: str) -> None:
     """Lines for other processes are not ours, and a changed file is read again."""
     file = tmp_path / "failpoints"
-    armed = armory("", str(file))
+    armed = Armory()
+    armed.arm("", str(file), "worker-7")
     armed.hit(POINT)
 
-    file.write_text(f"{os.getpid() + 1} {OTHER}=raise\n{os.getpid()} {POINT}=raise\n")
+    file.write_text(f"{os.getpid() + 1} {OTHER}=raise\n{who} {POINT}=raise\n")
 
     armed.hit(OTHER)
     with pytest.raises(PlantedFault):

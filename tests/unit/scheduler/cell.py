@@ -45,6 +45,7 @@ from services.scheduler.events import (
     Refuse,
     Reply,
     Send,
+    Started,
     Tell,
     UpdateIndex,
 )
@@ -88,9 +89,8 @@ class Cell:
         self.replies: list[Done | Resent | CellStatus] = []
         self.turns: list[Turn] = []
         self.commands: list[list[Command]] = []
-        self.gateway = FakeGateway()
-        self.gateway_answers = True
-        self.host_answers = True
+        self.gateway = FakeGateway(lambda request_id, position: self.resend(request_id, position).ids)
+        self.gateway_answers = self.host_answers = True
         self.asks: list[Ask] = []  # not yet answered
         self.host_asks: list[AskHost] = []  # likewise
         self.dead_letters: list[DeadLetter] = []
@@ -105,6 +105,7 @@ class Cell:
             DeadLetter: self.dead_letters.append,
             KillWorker: self.killed.append,
             Refuse: self.refused.append,
+            Started: lambda command: None,
             OpenCell: self.opened.append,
             UpdateIndex: self.indexed.append,
             Reply: lambda reply: self.replies.append(reply.message),
@@ -166,8 +167,8 @@ class Cell:
     def replace(self, worker: FakeWorker) -> FakeWorker:
         """It dies, and another life of it begins."""
         self.die(worker)
-        lives = 1 + int(worker.name.partition("+")[2] or 0)
-        return self.add_worker(f"{worker.name.partition('+')[0]}+{lives}", worker.identity.role)
+        name, _, lives = worker.name.partition("+")
+        return self.add_worker(f"{name}+{1 + int(lives or 0)}", worker.identity.role)
 
     def submit(self, request_id: str, ids: Sequence[int], sampling: SamplingParams | None = None, **more: Any) -> None:
         self.turn(self.arrival(request_id, ids, sampling, **more))
@@ -229,8 +230,6 @@ class Cell:
 
     def alive(self, gateway: str = GATEWAY) -> None:
         self.turn(Alive(gateway))
-
-    # Progress
 
     def step(self, worker: FakeWorker) -> bool:
         """One boundary; False when the worker is parked."""

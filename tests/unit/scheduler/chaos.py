@@ -6,7 +6,7 @@ from collections.abc import Callable
 from libs.contracts.messages import Alive, Delta, Gone, SamplingParams
 from services.scheduler.choice import Phase
 from services.scheduler.events import LinkClosed, Send
-from services.scheduler.state import DECODE, PREFILL
+from services.scheduler.state import DECODE, PREFILL, State
 from tests.fakes.engine import expected
 from tests.fakes.worker import FakeWorker, Word
 from tests.unit.scheduler.cell import GATEWAY, Cell, params, prompt
@@ -28,6 +28,7 @@ class Chaos(Cell):
         self.submitted: dict[str, tuple[tuple[int, ...], SamplingParams]] = {}
         self.stopped: dict[str, int] = {}
         self.frozen: set[str] = set()
+        self.deaf: set[str] = set()  # frozen since before this term: not attached to it yet
         self.gateway_answers = False
         self.lives = 0
         self.step_s = step_s
@@ -66,8 +67,10 @@ class Chaos(Cell):
         """One that was given up may have thawed: fenced at its gateways, it writes what nobody may read."""
         worker = self._worker(number)
         if worker.incarnation not in self.frozen:
-            if any(kill.incarnation == worker.incarnation for kill in self.killed):
-                worker.garbles = self.gateway.is_fenced
+            book = self.state.workers.get(worker.incarnation)
+            is_given_up = any(kill.incarnation == worker.incarnation for kill in self.killed)
+            is_obeyed = book is not None and not book.is_lost
+            worker.garbles = self.gateway.is_fenced if is_given_up and not is_obeyed else lambda resident: False
             self.up[worker.incarnation].extend(worker.boundary())
 
     def hear(self, number: int) -> None:
@@ -111,7 +114,28 @@ class Chaos(Cell):
         self.frozen.add(self._worker(number).incarnation)
 
     def thaw(self, number: int) -> None:
-        self.frozen.discard(self._worker(number).incarnation)
+        worker = self._worker(number)
+        self.frozen.discard(worker.incarnation)
+        if worker.incarnation in self.deaf:
+            self.deaf.discard(worker.incarnation)
+            self.link(worker)
+
+    def succeed(self, number: int) -> None:
+        """Another scheduler takes over. It knows nothing but what the queue, the gateways and the workers tell."""
+        self.state = State(self.policy, self.state.term + 1)
+        self.asks.clear()
+        for worker in self.workers.values():
+            worker.detach()
+            if worker.incarnation in self.frozen:
+                self.up[worker.incarnation].clear()
+                self.down[worker.incarnation].clear()
+                self.deaf.add(worker.incarnation)
+            else:
+                self.link(worker)
+        left = [request_id for request_id in self.submitted if request_id not in self.acked]
+        for request_id in left[number % 2 :] + left[: number % 2]:
+            if request_id in self.gateway.held:
+                self.turn(self.arrival(request_id, *self.submitted[request_id], is_older=True))
 
     def lapse(self, number: int) -> None:
         self.pass_while_alive((0.5, 1.0, 5.0)[number % 3])
@@ -120,9 +144,13 @@ class Chaos(Cell):
         """A host ends one that was given up, and starts another life."""
         if self.killed:
             incarnation = self.killed.pop(number % len(self.killed)).incarnation
+            if incarnation not in self.workers:
+                self.turn(Gone(incarnation))
+                return
             role = self.workers.pop(incarnation).identity.role
             del self.up[incarnation], self.down[incarnation]
             self.frozen.discard(incarnation)
+            self.deaf.discard(incarnation)
             self.turn(Gone(incarnation))
             self.start(role)
 
@@ -174,16 +202,14 @@ class Chaos(Cell):
         if request_id in self.stopped:
             ids = ids[: self.stopped[request_id] + 1]
         log = self.log(request_id)
+        self.gateway.repair(request_id)
         assert log == ids or (request_id in self.stopped and log == ids[: len(log)]), request_id
         assert tuple(self.gateway.held[request_id].ids) == ids, request_id
         self.deliver(request_id)
 
     def finish(self) -> None:
         """Let everything come to its end."""
-        self.frozen.clear()
-        while self.killed or self.asks:
-            self.bury(0)
-            self.reply(0)
+        self._settle()
         moving = True
         while moving:
             moving = False
@@ -202,6 +228,19 @@ class Chaos(Cell):
             else:
                 assert choice.phase is Phase.ENDED, (request_id, choice.phase, choice.reason)
                 self.check(request_id)
+
+    def _settle(self) -> None:
+        """All thaw, those that were given up are ended, the term opens."""
+        for index in range(len(self.workers)):
+            self.thaw(index)
+        while self.killed or self.asks or not self.state.is_open:
+            self.bury(0)
+            self.reply(0)
+            for up in list(self.up.values()):
+                while up:
+                    self.turn(up.popleft())
+            if not self.state.is_open:
+                self.pass_while_alive(0.5)
 
     def _worker(self, number: int) -> FakeWorker:
         workers = list(self.workers.values())
@@ -230,4 +269,5 @@ MOVES: tuple[Callable[[Chaos, int], None], ...] = (
     Chaos.bury,
     Chaos.haunt,
     Chaos.reply,
+    Chaos.succeed,
 )

@@ -1,5 +1,6 @@
 """What a gateway holds of its requests, as the scheduler's core meets it: logs, epochs, and who is gone."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from libs.contracts.messages import ChoiceLog, EpochRaised, LogQuery, RequestLog, Resident, RowResult
@@ -10,12 +11,15 @@ class Held:
     epoch: int = 1
     ids: list[int] = field(default_factory=list)
     end: str = ""
+    deaths: int = 0
+    died_at: int = 0
 
 
 class FakeGateway:
-    """Frames never get lost here; those of a lower epoch are dropped, and two reports of a position must agree."""
+    """Those of a lower epoch are dropped, two reports of a position must agree, and what is missing is asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, resend: Callable[[str, int], Sequence[int]]) -> None:
+        self.resend = resend  # the scheduler's log from a position on
         self.held: dict[str, Held] = {}
         self.dropped = 0
 
@@ -31,12 +35,19 @@ class FakeGateway:
             self.dropped += 1
             return
         held.epoch = resident.epoch
+        if row.position > len(held.ids):
+            self.repair(resident.request_id)
         for position, token in enumerate(row.ids, row.position):
             assert position <= len(held.ids), "a gap"
             if position == len(held.ids):
                 held.ids.append(token)
             assert held.ids[position] == token, "a delivered token changed"
         held.end = row.end
+
+    def repair(self, request_id: str) -> None:
+        """Take what the scheduler has logged beyond what came in frames: those of an old epoch were dropped."""
+        held = self.held[request_id]
+        held.ids += self.resend(request_id, len(held.ids))
 
     def stop(self, request_id: str, position: int) -> None:
         """A stop string ended there."""
@@ -55,10 +66,12 @@ class FakeGateway:
         if message.request_id in self.held:
             held = self.held[message.request_id]
             held.epoch = max(held.epoch, message.epoch)
+            held.deaths, held.died_at = message.deaths, message.died_at
         return [self._log(message.request_id)]
 
     def _log(self, request_id: str) -> RequestLog:
         held = self.held.get(request_id)
         if held is None:
             return RequestLog(request_id, False, 0, ())
-        return RequestLog(request_id, True, held.epoch, (ChoiceLog(0, tuple(held.ids), held.end),))
+        log = ChoiceLog(0, tuple(held.ids), held.end)
+        return RequestLog(request_id, True, held.epoch, (log,), held.deaths, held.died_at)

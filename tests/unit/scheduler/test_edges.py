@@ -49,10 +49,10 @@ def new_state() -> State:
 
 async def rounds(condition: Callable[[], bool]) -> None:
     """Let tasks run until the condition holds."""
-    for _ in range(1000):
+    for count in range(1000):
         if condition():
             return
-        await asyncio.sleep(0)
+        await asyncio.sleep(0 if count < 500 else 0.001)
     raise AssertionError("it never came true")
 
 
@@ -142,6 +142,33 @@ async def test_time_in_which_nothing_ran_here_does_not_count() -> None:
     loop.post(Asked(1, StatusQuery()))
     await rounds(lambda: bool(taken))
     assert "r" in state.requests and clock.time_s == 101.0
+    stop.set()
+    await running
+
+
+@pytest.mark.parametrize("frozen_s", [1.01, 1.4, 60.0])
+@pytest.mark.parametrize("in_a_turn", [False, True])
+async def test_a_thawed_scheduler_hears_first_what_was_said_meanwhile(frozen_s: float, in_a_turn: bool) -> None:
+    """A beat that waits in the socket is read a few rounds after the alarm: nobody is given up before."""
+    clock, stop, taken = SteppedClock(), asyncio.Event(), list[object]()
+    loop, state = Loop(clock), new_state()
+
+    def carry(reply: Reply) -> None:
+        if in_a_turn and not taken:
+            clock.time_s += frozen_s
+        taken.append(reply)
+
+    loop.post(Arrived(sequence(), ""))
+    running = asyncio.create_task(loop.run(state, EventLog(state.policy, 1), {Reply: carry}, until=stop))
+    await rounds(lambda: bool(state.requests))
+    loop.post(Asked(1, StatusQuery()))
+    if not in_a_turn:
+        clock.time_s += frozen_s
+    asyncio.get_running_loop().call_later(0.002, loop.post, Alive("g"))
+    await asyncio.sleep(0.02)
+    loop.post(Asked(2, StatusQuery()))
+    await rounds(lambda: len(taken) == 2)
+    assert "r" in state.requests
     stop.set()
     await running
 

@@ -128,7 +128,7 @@ def test_the_source_of_a_lost_copy_is_held_until_the_copy_is_done() -> None:
     cell.lose = lambda send: False
     cell.turn(Resync(worker.incarnation, 1, worker.residents.version))
     cell.turn(*worker.boundary())
-    assert cell.choice("copied").copy is not None
+    assert cell.choice("copied").copies
     cell.run()
     assert cell.log("copied") == expected(prompt(32), params(4))[0]
 

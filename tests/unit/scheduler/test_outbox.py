@@ -46,7 +46,7 @@ async def test_an_end_is_told_until_the_gateway_answers() -> None:
         return codec.encode(Known(False))
 
     await bus.serve(flow.replies_subject("g"), gateway)
-    Outbox(bus.as_bus(), posted.append, background).tell(Tell("g", FINISHED))
+    Outbox(bus.as_bus(), posted.append, background, cell="c0", term=2).tell(Tell("g", FINISHED))
     await background.settle(1)
     assert posted == [Answered("r", live=False)]
     assert codec.decode_in("RepliesMessage", heard[0]) == FINISHED
@@ -55,7 +55,7 @@ async def test_an_end_is_told_until_the_gateway_answers() -> None:
 async def test_nothing_is_told_about_an_acknowledged_request() -> None:
     """Nobody is there to answer, so it would be repeated for ever."""
     background = Background()
-    outbox = Outbox(FakeBus().as_bus(), lambda event: None, background)
+    outbox = Outbox(FakeBus().as_bus(), lambda event: None, background, cell="c0", term=2)
     outbox.tell(Tell("g", FINISHED))
     await asyncio.sleep(0)
     outbox.forget(AckRequest("r", "cancelled"))
@@ -73,7 +73,7 @@ async def test_a_log_is_asked_of_its_gateway() -> None:
         return codec.encode(Logs((held,)))
 
     await bus.serve(flow.replies_subject("g"), gateway)
-    Outbox(bus.as_bus(), posted.append, background).ask(Ask("g", "r", query))
+    Outbox(bus.as_bus(), posted.append, background, cell="c0", term=2).ask(Ask("g", "r", query))
     await background.settle(1)
     assert posted == [Logged(held)]
 
@@ -83,11 +83,11 @@ async def test_a_host_is_asked_who_is_there() -> None:
     bus, posted, background = FakeBus(), list[Event](), Background()
 
     async def agent(payload: bytes, traceparent: str) -> bytes:
-        assert codec.decode_in("HostMessage", payload) == ListIncarnations()
+        assert codec.decode_in("HostMessage", payload) == ListIncarnations(2, "c0")
         return codec.encode_in("HostReply", Incarnations(("life",)))
 
     await bus.serve(flow.host_subject("host-1"), agent)
-    Outbox(bus.as_bus(), posted.append, background).ask_host(AskHost("host-1"))
+    Outbox(bus.as_bus(), posted.append, background, cell="c0", term=2).ask_host(AskHost("host-1"))
     await background.settle(1)
     assert posted == [Listed("host-1", ("life",))]
 
@@ -95,7 +95,7 @@ async def test_a_host_is_asked_who_is_there() -> None:
 async def test_a_dead_letter_says_nothing_of_the_prompt(caplog: pytest.LogCaptureFixture) -> None:
     """One line for an operator."""
     letter = DeadLetter("r", "t", 3, 20, 5)
-    Outbox(FakeBus().as_bus(), lambda event: None, Background()).dead_letter(letter)
+    Outbox(FakeBus().as_bus(), lambda event: None, Background(), cell="c0", term=2).dead_letter(letter)
     assert len(caplog.records) == 1
 
 
@@ -104,10 +104,10 @@ async def test_a_kill_is_asked_of_the_workers_host() -> None:
     bus, posted, background = FakeBus(), list[Event](), Background()
 
     async def agent(payload: bytes, traceparent: str) -> bytes:
-        assert codec.decode_in("HostMessage", payload) == Kill("life")
+        assert codec.decode_in("HostMessage", payload) == Kill("life", 2, "c0")
         return codec.encode_in("HostReply", Gone("life"))
 
     await bus.serve(flow.host_subject("host-1"), agent)
-    Outbox(bus.as_bus(), posted.append, background).kill(KillWorker("host-1", "life"))
+    Outbox(bus.as_bus(), posted.append, background, cell="c0", term=2).kill(KillWorker("host-1", "life"))
     await background.settle(1)
     assert posted == [Gone("life")]

@@ -22,7 +22,7 @@ MOVE = st.one_of(st.sampled_from(USUAL), st.sampled_from(USUAL), st.sampled_from
 def test_every_schedule_ends_well(
     role: str, prefillers: int, moves: list[tuple[object, int]], blocks: int, decoders: int, step_s: float
 ) -> None:
-    """Workers die, freeze and write on after their thaw, links break, orders get lost, requests end in every way.
+    """Workers die, freeze and write on after their thaw, links break, orders get lost, schedulers are replaced.
 
     Each turn is audited; the engine reads every token back through the block tables, so a block that was used again too
     early, or not at all, shows in the tokens.

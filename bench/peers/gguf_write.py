@@ -1,0 +1,110 @@
+"""Writes a Hugging Face Llama directory as GGUF in bfloat16, so that a peer reads the very same weights."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from gguf import GGUFWriter, LlamaFileType
+from gguf.constants import GGMLQuantizationType
+
+from libs.engine.checkpoint import open_checkpoint
+from libs.engine.gguf_convert import bf16_bits
+from libs.engine.gguf_tensors import LAYER_TENSORS, MODEL_TENSORS, UNTIED_HEAD
+from libs.engine.gguf_tokenizer import CONTROL, USER_DEFINED
+from libs.engine.model_config import ModelConfig, load_model_config
+
+Bits = npt.NDArray[np.uint16]
+
+NORMAL: Final = 1  # token type of the GGUF specification
+ROTARY: Final = ("attn_q.weight", "attn_k.weight")
+
+
+def write_gguf(model_dir: Path, gguf_path: Path) -> None:
+    """Convert the model; gguf_path appears complete or not at all. Raises ConfigError for a damaged model."""
+    model = load_model_config(model_dir)
+    part = gguf_path.with_suffix(".part")
+    writer = GGUFWriter(part, "llama")
+    _add_numbers(writer, model, model_dir.name)
+    _add_tokenizer(writer, model_dir, model.vocab_size)
+    _add_tensors(writer, model, model_dir)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    part.replace(gguf_path)
+
+
+def rotary_pair_rows(weight_RI: Bits, head_dim: int) -> Bits:
+    """Rows from rotary pairs (i, i + head_dim / 2) to pairs (2i, 2i + 1), as GGUF's llama has them.
+
+    The inverse of libs.engine.gguf_tensors.half_split_rows.
+    """
+    rows, inputs = weight_RI.shape
+    halves = weight_RI.reshape(rows // head_dim, 2, head_dim // 2, inputs)
+    return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(rows, inputs)
+
+
+def _add_numbers(writer: GGUFWriter, model: ModelConfig, name: str) -> None:
+    writer.add_name(name)
+    writer.add_file_type(LlamaFileType.MOSTLY_BF16)
+    writer.add_vocab_size(model.vocab_size)
+    writer.add_context_length(model.max_position_tokens)
+    writer.add_embedding_length(model.hidden_size)
+    writer.add_block_count(model.layers)
+    writer.add_feed_forward_length(model.ffn_size)
+    writer.add_head_count(model.heads)
+    writer.add_head_count_kv(model.kv_heads)
+    writer.add_key_length(model.head_dim)
+    writer.add_value_length(model.head_dim)
+    writer.add_rope_dimension_count(model.head_dim)
+    writer.add_rope_freq_base(model.rope_theta)
+    writer.add_layer_norm_rms_eps(model.rms_eps)
+
+
+def _add_tokenizer(writer: GGUFWriter, model_dir: Path, vocab_size: int) -> None:
+    tokenizer = json.loads((model_dir / "tokenizer.json").read_bytes())
+    config = json.loads((model_dir / "tokenizer_config.json").read_bytes())
+    ids: dict[str, int] = dict(tokenizer["model"]["vocab"])
+    kinds = [NORMAL] * vocab_size
+    for token in tokenizer["added_tokens"]:
+        ids[token["content"]] = token["id"]
+        kinds[token["id"]] = CONTROL if token["special"] else USER_DEFINED
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm" if "Digits" in json.dumps(tokenizer["pre_tokenizer"]) else "gpt-2")
+    writer.add_token_list(sorted(ids, key=ids.__getitem__))
+    writer.add_token_types(kinds)
+    writer.add_token_merges([" ".join(merge) for merge in tokenizer["model"]["merges"]])
+    writer.add_add_bos_token(bool(config.get("add_bos_token")))
+    _add_special_ids(writer, config, ids)
+
+
+def _add_special_ids(writer: GGUFWriter, config: dict[str, Any], ids: dict[str, int]) -> None:
+    adders = {
+        "bos_token": writer.add_bos_token_id,
+        "eos_token": writer.add_eos_token_id,
+        "pad_token": writer.add_pad_token_id,
+        "unk_token": writer.add_unk_token_id,
+    }
+    for role, add in adders.items():
+        if config.get(role) in ids:
+            add(ids[config[role]])
+    if "chat_template" in config:
+        writer.add_chat_template(config["chat_template"])
+
+
+def _add_tensors(writer: GGUFWriter, model: ModelConfig, model_dir: Path) -> None:
+    wanted = [*MODEL_TENSORS] if model.tied_embeddings else [*MODEL_TENSORS, UNTIED_HEAD]
+    for layer in range(model.layers):
+        wanted += [(f"blk.{layer}.{a}", f"model.layers.{layer}.{b}", axes) for a, b, axes in LAYER_TENSORS]
+    checkpoint = open_checkpoint(model_dir)
+    for name, hf_name, axes in wanted:
+        tensor = checkpoint.read(hf_name)
+        bits = tensor if tensor.dtype == np.uint16 else bf16_bits(tensor.astype(np.float32))
+        if len(axes) == 1:  # norms, which llama.cpp reads in float32 only
+            writer.add_tensor(name, (bits.astype(np.uint32) << np.uint32(16)).view(np.float32))
+            continue
+        if name.endswith(ROTARY):
+            bits = rotary_pair_rows(bits, model.head_dim)
+        writer.add_tensor(name, np.ascontiguousarray(bits).view(np.uint8), raw_dtype=GGMLQuantizationType.BF16)

@@ -1,0 +1,90 @@
+"""Interleaves the sides: round by round, scenario by scenario, each side once, never two of them under load at once."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bench.client import BenchError
+from bench.figures import figures, gap_quantiles_ms
+from bench.limits import Machine, limits, probe
+from bench.load import Outcome, run_scenario
+from bench.record import Probe, Run
+from bench.scenarios import WARM_UP, Scenario
+from bench.servers import Server
+from bench.summary import pairs
+from libs.engine.model_config import ModelConfig
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What is run. `servers` begins with ours; every round has prompts of its own."""
+
+    servers: Sequence[Server]
+    scenarios: Sequence[Scenario]
+    rounds: int
+    seed: int
+    model: ModelConfig
+    cores: int
+
+
+async def run_rounds(course: Course, tell: Tell) -> list[Run]:
+    """Rounds until every pair of every scenario has enough that count, at most twice as many as asked for."""
+    for server in course.servers:
+        await run_scenario(server.target, WARM_UP, course.model.vocab_size, course.seed - 1)
+    runs: list[Run] = []
+    for number in range(2 * course.rounds):
+        open_scenarios = [s for s in course.scenarios if number < course.rounds or _short(course, runs, s)]
+        for scenario in open_scenarios:
+            # The order turns round by round: whoever comes second finds the machine warmer.
+            for server in course.servers if number % 2 == 0 else list(reversed(course.servers)):
+                run = await _run(course, server, scenario, number)
+                runs.append(run)
+                tell(_told(run))
+    return runs
+
+
+def _short(course: Course, runs: list[Run], scenario: Scenario) -> bool:
+    ours, *peers = (server.target.name for server in course.servers)
+    of_scenario = [run for run in runs if run.scenario == scenario.name]
+    return any(len(pairs(of_scenario, ours, peer)) < course.rounds for peer in peers)
+
+
+async def _run(course: Course, server: Server, scenario: Scenario, number: int) -> Run:
+    machine = probe(course.cores)
+    before_s = {other.target.name: other.cpu_s() for other in course.servers}
+    outcome = await run_scenario(server.target, scenario, course.model.vocab_size, course.seed + number)
+    used_s = {other.target.name: other.cpu_s() - before_s[other.target.name] for other in course.servers}
+    server_cpu_s = used_s.pop(server.target.name)
+    _check_hits(server, scenario, outcome)
+    return Run(
+        round=number,
+        scenario=scenario.name,
+        side=server.target.name,
+        probe=_told_probe(machine),
+        figures={name: round(value, 4) for name, value in figures(scenario, outcome).items()},
+        limits={name: round(value, 4) for name, value in limits(scenario, course.model, machine).items()},
+        gaps_ms=gap_quantiles_ms(outcome),
+        wall_s=round(outcome.wall_s, 3),
+        client_cpu_s=outcome.client_cpu_s,
+        server_cpu_s=round(server_cpu_s, 2),
+        idle_cpu_s=round(sum(used_s.values()), 2),
+    )
+
+
+def _check_hits(server: Server, scenario: Scenario, outcome: Outcome) -> None:
+    """Only a scenario with a shared prefix may find one."""
+    hits = sum(reply.cached_tokens for reply in outcome.replies)
+    if hits and not scenario.shared_tokens:
+        raise BenchError(f"{server.target.name}: {hits} prompt tokens of {scenario.name} were cached before it began")
+
+
+def _told_probe(machine: Machine) -> Probe:
+    return Probe(round(machine.read_bytes_s / 1e9, 2), round(machine.matrix_ops_s / 1e9, 1))
+
+
+def _told(run: Run) -> str:
+    told = "  ".join(f"{name} {value:.4g}" for name, value in run.figures.items())
+    probed = f"{run.probe.read_gb_s:.1f} GB/s, {run.probe.matrix_gflop_s:.0f} GFLOP/s"
+    shares = f"client {run.client_cpu_s / run.wall_s:.1%} of a core, idle servers {run.idle_cpu_s / run.wall_s:.1%}"
+    return f"round {run.round} {run.scenario} {run.side}: {told}  ({probed}; {shares})"

@@ -1,0 +1,105 @@
+"""The scenarios as plain data, and the requests they are made of. Pure: the same seed gives the same prompts to all."""
+
+import random
+from dataclasses import dataclass
+from typing import Final
+
+LOWEST_ID: Final = 1000  # below it lie special tokens and single bytes, which some servers treat apart
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """One more request, sent when every other stream has given `after_tokens`."""
+
+    prompt_tokens: int
+    new_tokens: int
+    after_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson:
+    """Arrivals at random times, sizes drawn from `sizes`; a request is good when it meets both targets."""
+
+    rate_s: float
+    sizes: tuple[tuple[int, int], ...]  # (prompt, new) tokens
+    ttft_target_ms: float
+    tpot_target_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`requests` of one size, at most `concurrency` at a time; the first `shared_tokens` of a prompt are the same."""
+
+    name: str
+    title: str
+    requests: int
+    concurrency: int
+    prompt_tokens: int
+    new_tokens: int
+    shared_tokens: int = 0
+    late: Late | None = None
+    poisson: Poisson | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One request. `at_s` is when it is sent, from the start; 0 where a free place decides."""
+
+    prompt_ids: tuple[int, ...]
+    new_tokens: int
+    at_s: float = 0.0
+
+
+SCENARIOS: Final = (
+    Scenario("S1", "one stream, 128 in, 128 out", 4, 1, 128, 128),
+    Scenario("S2", "one prompt of 1,024, 1 out", 4, 1, 1024, 1),
+    Scenario("S3", "8 at a time, 32 requests, 128 in, 128 out", 32, 8, 128, 128),
+    Scenario("S4", "32 at a time, 96 requests, 128 in, 128 out", 96, 32, 128, 128),
+    Scenario("S5", "4 at a time, 24 requests, 768 shared + 32 own in, 32 out", 24, 4, 800, 32, shared_tokens=768),
+    Scenario("S6", "4 streams, 128 in, 256 out; a prompt of 1,800 arrives", 4, 4, 128, 256, late=Late(1800, 1, 64)),
+    Scenario(
+        "S7",
+        "24 Poisson arrivals of mixed lengths, 1 a second",
+        24,
+        24,
+        0,
+        0,
+        poisson=Poisson(1.0, ((32, 64), (128, 128), (512, 64), (1024, 32)), ttft_target_ms=1000, tpot_target_ms=60),
+    ),
+)
+SMOKE: Final = Scenario("smoke", "one stream, 16 in, 8 out", 1, 1, 16, 8)
+WARM_UP: Final = Scenario("warm-up", "4 at a time, 4 requests, 128 in, 16 out", 4, 4, 128, 16)
+
+
+def named(names: str) -> tuple[Scenario, ...]:
+    """The scenarios of a comma-separated list, in its order; all for an empty one. KeyError names a wrong one."""
+    known = {scenario.name: scenario for scenario in (*SCENARIOS, SMOKE)}
+    return tuple(known[name.strip()] for name in names.split(",")) if names else SCENARIOS
+
+
+def jobs(scenario: Scenario, vocab_size: int, seed: int) -> list[Job]:
+    """The requests of one run in their order, the late one last. No two prompts share more than `shared_tokens`."""
+    draw = random.Random(f"{scenario.name} {seed}")
+    if scenario.poisson:
+        return _arrivals(scenario.poisson, scenario.requests, vocab_size, draw)
+    shared = _ids(scenario.shared_tokens, vocab_size, draw)
+    own = scenario.prompt_tokens - scenario.shared_tokens
+    made = [Job(shared + _ids(own, vocab_size, draw), scenario.new_tokens) for _ in range(scenario.requests)]
+    if scenario.late:
+        made.append(Job(_ids(scenario.late.prompt_tokens, vocab_size, draw), scenario.late.new_tokens))
+    return made
+
+
+def _arrivals(poisson: Poisson, requests: int, vocab_size: int, draw: random.Random) -> list[Job]:
+    """Every size equally often, in random order, so that rounds differ in order and times but not in work."""
+    sizes = [poisson.sizes[n % len(poisson.sizes)] for n in range(requests)]
+    draw.shuffle(sizes)
+    made, at_s = [], 0.0
+    for prompt_tokens, new_tokens in sizes:
+        made.append(Job(_ids(prompt_tokens, vocab_size, draw), new_tokens, at_s))
+        at_s += draw.expovariate(poisson.rate_s)
+    return made
+
+
+def _ids(count: int, vocab_size: int, draw: random.Random) -> tuple[int, ...]:
+    return tuple(draw.randrange(LOWEST_ID, vocab_size) for _ in range(count))

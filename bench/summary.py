@@ -1,0 +1,112 @@
+"""From many runs to what is claimed: medians, fractions of the limits, and medians of paired ratios. Pure."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from bench.figures import KINDS, advantage, differ, reached
+from bench.record import Report, Run
+
+MAX_PROBE_DIFFERENCE: Final = 0.10  # of two runs of a pair: beyond it the machine was not the same for both
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A side's median, and the median fraction of the limit that it reached; None without a limit."""
+
+    median: float
+    reached: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """How many times better ours is, over `pairs` rounds; `low` and `high` are the extremes."""
+
+    median: float
+    low: float
+    high: float
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure of one scenario, by side; `limit` is the median of the limits at the times of the runs."""
+
+    scenario: str
+    figure: str
+    limit: float | None
+    values: dict[str, Value]
+    ratios: dict[str, Ratio]
+
+
+def rows(report: Report) -> list[Row]:
+    """In the order of the runs and of their figures."""
+    ours, *peers = (side.name for side in report.sides)
+    return [
+        Row(
+            scenario,
+            figure,
+            _limit(runs, figure),
+            {side.name: value for side in report.sides if (value := _value(runs, side.name, figure))},
+            {peer: ratio for peer in peers if (ratio := _ratio(pairs(runs, ours, peer), figure))},
+        )
+        for scenario, runs in by_scenario(report.runs)
+        for figure in runs[0].figures
+    ]
+
+
+def by_scenario(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
+    names = dict.fromkeys(run.scenario for run in runs)
+    return [(name, [run for run in runs if run.scenario == name]) for name in names]
+
+
+def pairs(runs: Sequence[Run], ours: str, peer: str) -> list[tuple[Run, Run]]:
+    """Runs of the two sides in the same round of the same scenario, where the machine was the same for both."""
+    theirs = {(run.scenario, run.round): run for run in runs if run.side == peer}
+    both = [(run, theirs.get((run.scenario, run.round))) for run in runs if run.side == ours]
+    return [(one, other) for one, other in both if other and _same_machine(one, other)]
+
+
+def dropped(report: Report) -> int:
+    """Pairs that do not count."""
+    ours, *peers = (side.name for side in report.sides)
+    rounds = {(run.scenario, run.round) for run in report.runs if run.side == ours}
+    return sum(len(rounds) - len(pairs(report.runs, ours, peer)) for peer in peers)
+
+
+def _same_machine(one: Run, other: Run) -> bool:
+    probes = (msgspec.structs.asdict(one.probe), msgspec.structs.asdict(other.probe))
+    return differ(*probes) <= MAX_PROBE_DIFFERENCE
+
+
+def _limit(runs: Sequence[Run], figure: str) -> float | None:
+    found = [run.limits[figure] for run in runs if figure in run.limits]
+    return statistics.median(found) if found else None
+
+
+def _value(runs: Sequence[Run], side: str, figure: str) -> Value | None:
+    found = [run for run in runs if run.side == side and figure in run.figures]
+    if not found:
+        return None
+    fractions = [part for run in found if (part := _reached(run, figure)) is not None]
+    median = statistics.median(run.figures[figure] for run in found)
+    return Value(median, statistics.median(fractions) if fractions else None)
+
+
+def _reached(run: Run, figure: str) -> float | None:
+    return reached(KINDS[figure], run.limits[figure], run.figures[figure]) if figure in run.limits else None
+
+
+def _ratio(paired: Sequence[tuple[Run, Run]], figure: str) -> Ratio | None:
+    found = list(_advantages(paired, figure))
+    return Ratio(statistics.median(found), min(found), max(found), len(found)) if found else None
+
+
+def _advantages(paired: Sequence[tuple[Run, Run]], figure: str) -> Iterator[float]:
+    for ours, theirs in paired:
+        value = advantage(KINDS[figure], ours.figures[figure], theirs.figures[figure])
+        if value is not None:
+            yield value

@@ -1,0 +1,178 @@
+// A register tile is up to 8 tokens x 48 columns of float32 sums; a tile of work is one panel for up to 64 tokens.
+//
+// A sum depends on its own token and column alone, so how tokens are grouped never shows in the bits.
+#include "native/linear.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "native/kv_tile.h"
+#include "native/panel.h"
+#include "native/swiglu.h"
+
+namespace hr {
+namespace {
+
+constexpr int64_t TILE_TOKENS = 64;  // their inputs and a panel stay in the second-level cache
+#if defined(__AVX512BF16__)
+constexpr int GROUP_TOKENS = 8;  // 24 of 32 registers hold sums
+#elif defined(__AVX512F__)
+constexpr int GROUP_TOKENS = 6;
+#elif defined(__AVX2__)
+constexpr int GROUP_TOKENS = 4;
+#else
+constexpr int GROUP_TOKENS = 2;
+#endif
+
+// Vectors of a panel taken at once: with 16 registers, two to a vector, only one beside several tokens.
+constexpr int vectors_at_once(int tokens) { return PARTS == 1 || (PARTS == 2 && tokens == 1) ? PANEL_VECTORS : 1; }
+
+struct Segment {
+  int64_t words;  // whole words of each operand
+  bool has_half;  // and one whose upper member is none: the last of an odd number of bfloat16
+  bool is_first;
+};
+
+template <int R, int V>
+struct Sums {
+  F16 sum[R][V];
+};
+
+template <class Class, int R, int V>
+HR_INLINE void add_step(Sums<R, V>& sums, const uint32_t (&x)[R], const uint32_t* const (&w)[V], int64_t step) {
+  U16 weights[V];
+#pragma GCC unroll 3
+  for (int v = 0; v < V; ++v) weights[v] = load_words(w[v] + step * PANEL_COLUMNS);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const U16 factor = splat_word(x[r]);
+#pragma GCC unroll 3
+    for (int v = 0; v < V; ++v) sums.sum[r][v] = Class::dot(sums.sum[r][v], factor, weights[v]);
+  }
+}
+
+// y = s, or y = y + s, of one segment. `x` is the first token's part of it, tokens lie `stride` elements apart.
+template <class Class, int R, int V>
+HR_INLINE void add_segment(const typename Class::Element* x, int64_t stride, const uint32_t* const (&w)[V],
+                           const Segment& segment, float* y, int64_t y_stride) {
+  Sums<R, V> sums{};
+  uint32_t words[R];
+  for (int64_t step = 0; step < segment.words; ++step) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) std::memcpy(&words[r], x + r * stride + step * Class::MEMBERS, sizeof words[r]);
+    add_step<Class>(sums, words, w, step);
+  }
+  if (segment.has_half) {
+    for (int r = 0; r < R; ++r) words[r] = static_cast<uint32_t>(x[r * stride + segment.words * Class::MEMBERS]);
+    add_step<Class>(sums, words, w, segment.words);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 3
+    for (int v = 0; v < V; ++v) {
+      float* at = y + r * y_stride + v * LANES;
+      store(at, segment.is_first ? sums.sum[r][v] : load(at) + sums.sum[r][v]);
+    }
+  }
+}
+
+// y [R, 48] = (s0 + s1) + … for the 48 columns from a vector on; vectors past the last repeat it.
+template <class Class, int R>
+void multiply_tokens(const HrLinear& weight, const void* x, int64_t vector, float* y, int64_t y_stride) {
+  constexpr int V = vectors_at_once(R), P = Class::MEMBERS;
+  const int64_t last = panels_of(weight.n) * PANEL_VECTORS - 1;
+  for (int v = 0; v < PANEL_VECTORS; v += V) {
+    for (int32_t s = 0; s < weight.segments; ++s) {
+      const int64_t begin = weight.cuts[s], width = weight.cuts[s + 1] - begin;
+      const uint32_t* w[V];
+      for (int i = 0; i < V; ++i) {
+        w[i] = vector_at(weight, std::min(vector + v + i, last)) + begin / P * PANEL_COLUMNS;
+      }
+      add_segment<Class, R, V>(static_cast<const typename Class::Element*>(x) + begin, weight.k, w,
+                               Segment{width / P, width % P != 0, s == 0}, y + v * LANES, y_stride);
+    }
+  }
+}
+
+using Multiply = void (*)(const HrLinear&, const void*, int64_t, float*, int64_t);
+
+template <class Class, int... I>
+Multiply multiply_for(int64_t tokens, std::integer_sequence<int, I...>) {
+  static constexpr Multiply TABLE[] = {multiply_tokens<Class, I + 1>...};
+  return TABLE[tokens - 1];
+}
+
+void multiply(const HrLinear& weight, const void* x, int64_t tokens, int64_t vector, float* y, int64_t y_stride) {
+  with_class(weight.dtype, [&](auto kind) {
+    multiply_for<decltype(kind)>(tokens, std::make_integer_sequence<int, GROUP_TOKENS>{})(weight, x, vector, y,
+                                                                                         y_stride);
+  });
+}
+
+// Calls `run(first, count)` for the register tiles of one of the blocks that the tokens are split into, all about equal.
+template <class Run>
+void each_group(int64_t tokens, int64_t block, Run run) {
+  const int64_t blocks = ceil_div(tokens, TILE_TOKENS);
+  const int64_t begin = tokens * block / blocks, count = tokens * (block + 1) / blocks - begin;
+  const int64_t groups = ceil_div(count, GROUP_TOKENS);
+  for (int64_t group = 0; group < groups; ++group) {
+    const int64_t first = count * group / groups;
+    run(begin + first, count * (group + 1) / groups - first);
+  }
+}
+
+const char* token_at(const void* x, const HrLinear& weight, int64_t token) {
+  return static_cast<const char*>(x) + token * weight.k * element_bytes(weight.dtype);
+}
+
+void finish_token(const LinearArgs& args, int64_t token, int64_t column, int64_t columns, float* y) {
+  const float* bias = args.weight->bias;
+  const int64_t at = token * args.weight->n + column;
+  if (bias) {
+    for (int64_t c = 0; c < columns; ++c) y[c] = y[c] + bias[column + c];
+  }
+  if (args.residual) {
+    for (int64_t c = 0; c < columns; ++c) y[c] = args.residual[at + c] + y[c];
+  }
+  std::copy_n(y, columns, args.out + at);
+}
+
+}  // namespace
+
+int64_t linear_tiles(const LinearArgs& args) { return ceil_div(args.tokens, TILE_TOKENS) * panels_of(args.weight->n); }
+
+void linear_tile(const LinearArgs& args, int64_t tile) {
+  const HrLinear& weight = *args.weight;
+  const int64_t panels = panels_of(weight.n), panel = tile % panels, column = panel * PANEL_COLUMNS;
+  const int64_t columns = std::min<int64_t>(PANEL_COLUMNS, weight.n - column);
+  each_group(args.tokens, tile / panels, [&](int64_t first, int64_t count) {
+    alignas(64) float y[GROUP_TOKENS * PANEL_COLUMNS];
+    multiply(weight, token_at(args.x, weight, first), count, panel * PANEL_VECTORS, y, PANEL_COLUMNS);
+    for (int64_t r = 0; r < count; ++r) finish_token(args, first + r, column, columns, y + r * PANEL_COLUMNS);
+  });
+}
+
+bool gate_up_fits(const HrLinear& weight) { return weight.n % (2 * LANES) == 0 && !weight.bias; }
+
+int64_t gate_up_tiles(const GateUpArgs& args) {
+  return ceil_div(args.tokens, TILE_TOKENS) * panels_of(args.weight->n / 2);
+}
+
+void gate_up_tile(const GateUpArgs& args, int64_t tile) {
+  const HrLinear& weight = *args.weight;
+  const int64_t width = weight.n / 2, panels = panels_of(width), panel = tile % panels, column = panel * PANEL_COLUMNS;
+  const int64_t columns = std::min<int64_t>(PANEL_COLUMNS, width - column);
+  each_group(args.tokens, tile / panels, [&](int64_t first, int64_t count) {
+    alignas(64) float y[GROUP_TOKENS * 2 * PANEL_COLUMNS];  // gates, then ups
+    const char* x = token_at(args.x, weight, first);
+    const int64_t gates = panel * PANEL_VECTORS;
+    multiply(weight, x, count, gates, y, 2 * PANEL_COLUMNS);
+    multiply(weight, x, count, width / LANES + gates, y + columns, 2 * PANEL_COLUMNS);
+    for (int64_t r = 0; r < count; ++r) {
+      char* out = static_cast<char*>(args.out) + ((first + r) * width + column) * element_bytes(weight.dtype);
+      swiglu_tile({y + r * 2 * PANEL_COLUMNS, out, 1, static_cast<int32_t>(columns), weight.dtype}, 0);
+    }
+  });
+}
+
+}  // namespace hr

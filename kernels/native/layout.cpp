@@ -1,0 +1,37 @@
+// What the compiler made of the structs of api.h, so that their mirrors elsewhere can be checked field by field.
+#include <cstddef>
+
+#include "native/api.h"
+
+namespace {
+
+#define HR_AT(Struct, field) static_cast<int32_t>(offsetof(Struct, field))
+#define HR_SIZE(Struct) static_cast<int32_t>(sizeof(Struct))
+
+constexpr int32_t VALUES[] = {
+    HR_SIZE(HrLinear), HR_AT(HrLinear, data), HR_AT(HrLinear, bias), HR_AT(HrLinear, cuts), HR_AT(HrLinear, segments),
+    HR_AT(HrLinear, n), HR_AT(HrLinear, k), HR_AT(HrLinear, dtype),
+
+    HR_SIZE(HrLayer), HR_AT(HrLayer, attention_norm), HR_AT(HrLayer, qkv), HR_AT(HrLayer, o), HR_AT(HrLayer, ffn_norm),
+    HR_AT(HrLayer, gate_up), HR_AT(HrLayer, down),
+
+    HR_SIZE(HrModel), HR_AT(HrModel, layers), HR_AT(HrModel, hidden), HR_AT(HrModel, heads), HR_AT(HrModel, kv_heads),
+    HR_AT(HrModel, head_dim), HR_AT(HrModel, ffn), HR_AT(HrModel, vocab), HR_AT(HrModel, positions),
+    HR_AT(HrModel, dtype), HR_AT(HrModel, rms_eps), HR_AT(HrModel, scale), HR_AT(HrModel, embedding),
+    HR_AT(HrModel, layer), HR_AT(HrModel, final_norm), HR_AT(HrModel, head), HR_AT(HrModel, cos), HR_AT(HrModel, sin),
+
+    HR_SIZE(HrPool), HR_AT(HrPool, kv), HR_AT(HrPool, fill_counts), HR_AT(HrPool, blocks), HR_AT(HrPool, block_tokens),
+
+    HR_SIZE(HrRow), HR_AT(HrRow, start), HR_AT(HrRow, tokens), HR_AT(HrRow, base), HR_AT(HrRow, draws),
+    HR_AT(HrRow, table), HR_AT(HrRow, temperature), HR_AT(HrRow, min_p), HR_AT(HrRow, top_p), HR_AT(HrRow, top_k),
+    HR_AT(HrRow, position), HR_AT(HrRow, key), HR_AT(HrRow, banned), HR_AT(HrRow, banned_count),
+    HR_AT(HrRow, wants_logprob), HR_AT(HrRow, token), HR_AT(HrRow, is_nan), HR_AT(HrRow, logprob),
+};
+
+}  // namespace
+
+int32_t hr_layout(int32_t* values, int32_t most) {
+  constexpr int32_t count = sizeof VALUES / sizeof VALUES[0];
+  for (int32_t i = 0; i < count && i < most; ++i) values[i] = VALUES[i];
+  return count;
+}

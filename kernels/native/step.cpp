@@ -1,0 +1,226 @@
+// Norms of few tokens are computed by each thread for itself, right before the product that reads them: cheaper than a
+// phase. The head sees only the last tokens of rows that draw.
+#include "native/step.h"
+
+#include <algorithm>
+
+#include "native/linear.h"
+#include "native/pack.h"
+#include "native/panel.h"
+#include "native/rms_norm.h"
+#include "native/rope_kv.h"
+#include "native/swiglu.h"
+
+namespace hr {
+namespace {
+
+constexpr int32_t FEW_TOKENS = 8;
+
+bool all_finite(const float* x, int64_t count) {
+  uint32_t bad = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, x + i, sizeof bits);
+    bad |= uint32_t{(bits & 0x7F800000u) == 0x7F800000u};
+  }
+  return bad == 0;
+}
+
+class Step {
+ public:
+  Step(HrContext& context, const StepInput& input) : c_(context), in_(input), model_(*input.model) {
+    const size_t M = static_cast<size_t>(in_.tokens), bytes = static_cast<size_t>(element_bytes(model_.dtype));
+    const size_t width = size_t(model_.heads) * model_.head_dim, kv = size_t(model_.kv_heads) * model_.head_dim;
+    is_few_ = in_.tokens <= FEW_TOKENS;
+    hidden_ = c_.hidden.at_least<float>(M * model_.hidden);
+    normed_bytes_ = (M * model_.hidden * bytes + 63) / 64 * 64;
+    normed_ = c_.normed.at_least<char>(normed_bytes_ * (is_few_ ? c_.prepared.size() : 1));
+    qkv_ = c_.qkv.at_least<float>(M * (width + 2 * kv));
+    q_ = c_.q.at_least<char>(M * width * bytes);
+    attended_ = c_.attended.at_least<char>(M * width * bytes);
+    gated_ = c_.gated.at_least<char>(M * model_.ffn * bytes);
+    for (HrContext::Prepared& prepared : c_.prepared) prepared.norm = -1;
+    place_tokens();
+    plan_attention(c_.plan, in_.rows, in_.row_count, model_.heads, model_.kv_heads, model_.head_dim, 0);
+    make_room_for_drawing();
+  }
+
+  void run() {
+    const EmbeddingArgs embedding{model_.embedding, in_.ids, in_.tokens, hidden_};
+    c_.team.add(embedding_tiles(embedding), [embedding](int64_t tile, int) { embedding_tile(embedding, tile); });
+    for (int32_t layer = 0; layer < model_.layers; ++layer) {
+      add_attention(layer);
+      add_feed_forward(layer);
+    }
+    add_head();
+    c_.team.run();
+    for (int32_t r = 0; r < in_.row_count; ++r) {
+      if (!in_.rows[r].is_nan) publish(in_.rows[r]);
+    }
+  }
+
+ private:
+  // Each token's absolute position and the block of its slot.
+  void place_tokens() {
+    positions_ = c_.positions.at_least<int32_t>(static_cast<size_t>(in_.tokens));
+    blocks_ = c_.blocks.at_least<int32_t>(static_cast<size_t>(in_.tokens));
+    for (int32_t r = 0; r < in_.row_count; ++r) {
+      const HrRow& row = in_.rows[r];
+      for (int32_t i = 0; i < row.tokens; ++i) {
+        positions_[row.start + i] = row.base + i;
+        blocks_[row.start + i] = row.table[(row.base + i) / in_.pool->block_tokens];
+      }
+    }
+  }
+
+  void make_room_for_drawing() {
+    size_t most = 0;
+    for (int32_t r = 0; r < in_.row_count; ++r) {
+      HrRow& row = in_.rows[r];
+      row.token = -1;
+      row.is_nan = 0;
+      row.logprob = 0.0f;
+      most += in_.logits || row.draws;
+    }
+    c_.drawing.clear();
+    c_.drawing.reserve(most);
+    c_.last_tokens.clear();
+    c_.last_tokens.reserve(most);
+    if (most > c_.state_count) {
+      c_.states = std::make_unique<SampleState[]>(most);
+      c_.state_count = most;
+    }
+    head_input_ = c_.head_input.at_least<char>(most * model_.hidden * element_bytes(model_.dtype));
+    logits_ = in_.logits ? in_.logits : c_.logits.at_least<float>(most * model_.vocab);
+  }
+
+  RmsNormArgs norm_of(const float* weight, void* out) const {
+    return {hidden_, nullptr, weight, out, in_.tokens, model_.hidden, model_.rms_eps, model_.dtype};
+  }
+
+  // A product whose input is a norm of the hidden states: run(x, tile) computes a tile of it.
+  template <class Run>
+  void add_normed(int64_t norm, const float* weight, int64_t tiles, Run run) {
+    if (is_few_) {
+      c_.team.add(tiles, [this, norm, weight, run](int64_t tile, int thread) {
+        char* own = normed_ + normed_bytes_ * thread;
+        if (c_.prepared[thread].norm != norm) {
+          const RmsNormArgs args = norm_of(weight, own);
+          for (int64_t i = 0; i < rms_norm_tiles(args); ++i) rms_norm_tile(args, i);
+          c_.prepared[thread].norm = norm;
+        }
+        run(own, tile);
+      });
+      return;
+    }
+    const RmsNormArgs args = norm_of(weight, normed_);
+    c_.team.add(rms_norm_tiles(args), [args](int64_t tile, int) { rms_norm_tile(args, tile); });
+    c_.team.add(tiles, [x = normed_, run](int64_t tile, int) { run(x, tile); });
+  }
+
+  void add_linear(const LinearArgs& args) {
+    c_.team.add(linear_tiles(args), [args](int64_t tile, int) { linear_tile(args, tile); });
+  }
+
+  void add_attention(int32_t index) {
+    const HrLayer& layer = model_.layer[index];
+    const LinearArgs qkv{&layer.qkv, nullptr, in_.tokens, nullptr, qkv_};
+    add_normed(2 * index, layer.attention_norm, linear_tiles(qkv), [qkv](const void* x, int64_t tile) {
+      LinearArgs args = qkv;
+      args.x = x;
+      linear_tile(args, tile);
+    });
+    const RopeKvArgs rope{qkv_,         q_,           in_.pool,         positions_,       blocks_,       model_.cos, model_.sin,
+                          in_.tokens,   model_.heads, model_.kv_heads,  model_.head_dim,  model_.layers, index,
+                          model_.dtype};
+    c_.team.add(rope_kv_tiles(rope), [rope](int64_t tile, int) { rope_kv_tile(rope, tile); });
+    const AttentionArgs attention{q_,           attended_,       in_.pool,        in_.rows,      &c_.plan,
+                                  model_.heads, model_.kv_heads, model_.head_dim, model_.layers, index,
+                                  model_.scale, 0,               model_.dtype};
+    c_.team.add(attention_tiles(attention), [attention](int64_t tile, int) { attention_tile(attention, tile); });
+    add_linear({&layer.o, attended_, in_.tokens, hidden_, hidden_});
+  }
+
+  void add_feed_forward(int32_t index) {
+    const HrLayer& layer = model_.layer[index];
+    if (gate_up_fits(layer.gate_up)) {
+      const GateUpArgs gate_up{&layer.gate_up, nullptr, in_.tokens, gated_};
+      add_normed(2 * index + 1, layer.ffn_norm, gate_up_tiles(gate_up), [gate_up](const void* x, int64_t tile) {
+        GateUpArgs args = gate_up;
+        args.x = x;
+        gate_up_tile(args, tile);
+      });
+    } else {
+      add_gate_after_product(2 * index + 1, layer);
+    }
+    add_linear({&layer.down, gated_, in_.tokens, hidden_, hidden_});
+  }
+
+  void add_gate_after_product(int64_t norm, const HrLayer& layer) {
+    float* sums = c_.gate_up.at_least<float>(static_cast<size_t>(in_.tokens) * layer.gate_up.n);
+    const LinearArgs product{&layer.gate_up, nullptr, in_.tokens, nullptr, sums};
+    add_normed(norm, layer.ffn_norm, linear_tiles(product), [product](const void* x, int64_t tile) {
+      LinearArgs args = product;
+      args.x = x;
+      linear_tile(args, tile);
+    });
+    const SwigluArgs gate{sums, gated_, in_.tokens, model_.ffn, model_.dtype};
+    c_.team.add(swiglu_tiles(gate), [gate](int64_t tile, int) { swiglu_tile(gate, tile); });
+  }
+
+  // From hidden states to tokens. How many rows draw is known only when all hidden states are.
+  void add_head() {
+    c_.team.add(in_.row_count, [this](int64_t r, int) {
+      HrRow& row = in_.rows[r];
+      row.is_nan = !all_finite(hidden_ + int64_t{row.start} * model_.hidden, int64_t{row.tokens} * model_.hidden);
+    });
+    c_.team.add(1, [this](int64_t, int) {
+      for (int32_t r = 0; r < in_.row_count; ++r) {
+        HrRow& row = in_.rows[r];
+        if (!in_.logits && (!row.draws || row.is_nan)) continue;
+        c_.drawing.push_back(&row);
+        c_.last_tokens.push_back(row.start + row.tokens - 1);
+      }
+    });
+    c_.team.add_counted([this] { return rms_norm_tiles(final_norm()); },
+                        [this](int64_t tile, int) { rms_norm_tile(final_norm(), tile); });
+    c_.team.add_counted([this] { return linear_tiles(head()); }, [this](int64_t tile, int) { linear_tile(head(), tile); });
+    c_.team.add_counted([this] { return sample_tiles(sample()); }, [this](int64_t tile, int) { sample_tile(sample(), tile); });
+  }
+
+  int32_t drawing() const { return static_cast<int32_t>(c_.drawing.size()); }
+  RmsNormArgs final_norm() const {
+    return {hidden_, c_.last_tokens.data(), model_.final_norm, head_input_, drawing(), model_.hidden, model_.rms_eps,
+            model_.dtype};
+  }
+  LinearArgs head() const { return {model_.head, head_input_, drawing(), nullptr, logits_}; }
+  SampleArgs sample() const { return {logits_, model_.vocab, drawing(), c_.drawing.data(), c_.states.get()}; }
+
+  // Readers in other processes trust what lies below a fill count.
+  void publish(const HrRow& row) const {
+    const int32_t T = in_.pool->block_tokens, end = row.base + row.tokens;
+    for (int32_t i = row.base / T; i * T < end; ++i) {
+      const uint32_t filled = static_cast<uint32_t>(std::min(end - i * T, T));
+      __atomic_store_n(in_.pool->fill_counts + row.table[i], filled, __ATOMIC_RELEASE);
+    }
+  }
+
+  HrContext& c_;
+  const StepInput& in_;
+  const HrModel& model_;
+  bool is_few_;
+  size_t normed_bytes_;
+  float *hidden_, *qkv_, *logits_;
+  char *normed_, *q_, *attended_, *gated_, *head_input_;
+  int32_t *positions_, *blocks_;
+};
+
+}  // namespace
+
+void run_step(HrContext& context, const StepInput& input) {
+  context.team.rouse();
+  context.team.clear();
+  Step(context, input).run();
+}
+
+}  // namespace hr

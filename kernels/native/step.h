@@ -1,0 +1,63 @@
+// One step of a Llama model as a program of phases: from token ids to drawn ids.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "api.h"
+#include "paged_attention.h"
+#include "sample.h"
+#include "scratch.h"
+#include "team.h"
+
+// What outlives a step: threads, and memory that has grown to the largest one.
+struct HrContext {
+  explicit HrContext(int32_t threads) : team(threads), prepared(static_cast<size_t>(threads)) {}
+
+  struct alignas(64) Prepared {
+    int64_t norm = -1;  // whose output the thread's own buffer holds
+  };
+
+  hr::Team team;
+  std::vector<Prepared> prepared;
+  hr::AttentionPlan plan;
+  hr::Buffer positions, blocks, hidden, normed, qkv, q, attended, gate_up, gated, head_input, logits;
+  std::vector<int32_t> last_tokens;
+  std::vector<HrRow*> drawing;
+  std::unique_ptr<hr::SampleState[]> states;
+  size_t state_count = 0;
+};
+
+namespace hr {
+
+struct StepInput {
+  const HrModel* model;
+  const HrPool* pool;
+  const int32_t* ids;
+  int32_t tokens;
+  HrRow* rows;
+  int32_t row_count;
+  float* logits;
+};
+
+enum StepError : int32_t {
+  STEP_OK = 0,
+  ERROR_NO_MEMORY = -1,
+  ERROR_NO_MODEL = -2,
+  ERROR_BAD_SHAPE = -3,
+  ERROR_BAD_SEGMENTS = -4,
+  ERROR_BAD_ROWS = -5,
+  ERROR_BAD_ID = -6,
+  ERROR_BAD_BLOCK = -7,
+  ERROR_TOO_LONG = -8,
+};
+
+// What would read or write out of bounds is refused before anything is written.
+int32_t check_model(const HrModel& model, const HrPool& pool);
+int32_t check_linear(const HrLinear& weight, int32_t n, int32_t k, int32_t dtype);
+int32_t check_rows(const StepInput& input);
+
+void run_step(HrContext& context, const StepInput& input);
+
+}  // namespace hr

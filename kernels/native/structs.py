@@ -1,0 +1,66 @@
+"""The structures of api.h in ctypes. Pointers are plain addresses: whoever fills one keeps what it points to."""
+
+import ctypes
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+DTYPES: Final[Mapping[str, int]] = {"float32": 0, "bfloat16": 1}
+SOURCES: Final[Mapping[str, int]] = {"float32": 0, "bfloat16": 1, "float16": 2}
+
+
+class HrLinear(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("data", "bias", "cuts")),
+        *((name, ctypes.c_int32) for name in ("segments", "n", "k", "dtype")),
+    )
+
+
+class HrLayer(ctypes.Structure):
+    _fields_ = (
+        ("attention_norm", ctypes.c_void_p),
+        ("qkv", HrLinear),
+        ("o", HrLinear),
+        ("ffn_norm", ctypes.c_void_p),
+        ("gate_up", HrLinear),
+        ("down", HrLinear),
+    )
+
+
+class HrModel(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn")),
+        *((name, ctypes.c_int32) for name in ("vocab", "positions", "dtype")),
+        *((name, ctypes.c_float) for name in ("rms_eps", "scale")),
+        *((name, ctypes.c_void_p) for name in ("embedding", "layer", "final_norm", "head", "cos", "sin")),
+    )
+
+
+class HrPool(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("kv", "fill_counts")),
+        *((name, ctypes.c_int32) for name in ("blocks", "block_tokens")),
+    )
+
+
+class HrRow(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("start", "tokens", "base", "draws")),
+        ("table", ctypes.c_void_p),
+        *((name, ctypes.c_double) for name in ("temperature", "min_p", "top_p")),
+        ("top_k", ctypes.c_int32),
+        ("position", ctypes.c_uint32),
+        ("key", ctypes.c_uint64),
+        ("banned", ctypes.c_void_p),
+        *((name, ctypes.c_int32) for name in ("banned_count", "wants_logprob", "token", "is_nan")),
+        ("logprob", ctypes.c_float),
+    )
+
+
+STRUCTS: Final = (HrLinear, HrLayer, HrModel, HrPool, HrRow)
+
+
+def layout() -> Iterator[int]:
+    """Size and field offsets of each structure, in the order of `hr_layout`."""
+    for struct in STRUCTS:
+        yield ctypes.sizeof(struct)
+        yield from (getattr(struct, field[0]).offset for field in struct._fields_)

@@ -1,0 +1,83 @@
+// A team of threads that runs a program: phases one after the other, each a number of tiles that anyone may take.
+//
+// A phase ends when its tiles are done, not when its threads have met: whoever finishes the last tile starts the next
+// phase, so a thread that the system keeps away from its processor delays only the tiles it holds. Which thread computes
+// a tile never shows in a result. Between programs the workers sleep; inside one, a thread without work spins for 50 µs
+// and then sleeps, too.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace hr {
+
+class Team {
+ public:
+  // `threads` counts the calling one. Throws std::system_error when they cannot be had.
+  explicit Team(int threads);
+  ~Team();
+
+  int threads() const { return threads_; }
+
+  // Appends a phase: `count()` gives the number of tiles when the phase begins, `tile(index, thread)` computes one. Both
+  // are copied; what they point to lives until run() returns.
+  template <class Count, class Tile>
+  void add_counted(Count count, Tile tile) {
+    struct Both {
+      Count count;
+      Tile tile;
+    };
+    static_assert(std::is_trivially_destructible_v<Both>);
+    void* both = new (allocate(sizeof(Both))) Both{std::move(count), std::move(tile)};
+    program_.push_back({both, [](void* of) { return static_cast<Both*>(of)->count(); },
+                        [](void* of, int64_t begin, int64_t end, int thread) {
+                          for (int64_t i = begin; i < end; ++i) static_cast<Both*>(of)->tile(i, thread);
+                        }});
+  }
+  template <class Tile>
+  void add(int64_t tiles, Tile tile) {
+    add_counted([tiles] { return tiles; }, std::move(tile));
+  }
+
+  // Lets workers wake up while the program is still being written.
+  void rouse();
+  // Runs the program, the calling thread included, and clears it.
+  void run();
+  void clear();
+
+ private:
+  struct Phase {
+    void* of;
+    int64_t (*count)(void*);
+    void (*run)(void*, int64_t begin, int64_t end, int thread);
+  };
+
+  void* allocate(size_t bytes);
+  void start_phase(size_t index);
+  void publish(uint64_t ticket);
+  void work(int thread);
+  bool spin_while(uint64_t ticket);
+  void sleep_while(uint64_t ticket);
+  void serve(int thread);
+
+  const int threads_;
+  std::vector<Phase> program_;
+  std::vector<std::unique_ptr<char[]>> arena_;
+  size_t arena_used_ = 0;
+  size_t phase_ = 0;  // written by whoever starts a phase, read by those who hold tiles of it
+  std::vector<std::thread> workers_;
+
+  // Phase number | next tile | tiles. Taking tiles is one exchange of it, so nobody can hold tiles of a finished phase.
+  alignas(64) std::atomic<uint64_t> ticket_{0};
+  alignas(64) std::atomic<int64_t> done_{0};
+  alignas(64) std::atomic<uint32_t> epoch_{0};  // goes up with each phase: what sleepers wait on
+  std::atomic<uint32_t> sleepers_{0};
+  std::atomic<bool> is_closing_{false};
+};
+
+}  // namespace hr

@@ -1,0 +1,1 @@
+"""The engine over the native CPU kernels: numpy and ctypes, no torch."""

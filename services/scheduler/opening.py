@@ -1,0 +1,106 @@
+"""How a term opens: what an older one's workers compute goes on where it is, in the blocks that it has.
+
+Until the term opens they step on by themselves, as far as their grants reach. It opens when everybody who may write to
+the pool is known, and each sequence that they told of has come from the queue and its gateway has said what it holds.
+"""
+
+from collections.abc import Iterator
+
+from libs.contracts.kv_layout import blocks_for
+from libs.contracts.messages import HeldSequence, Hello
+from services.scheduler import lifecycle, poison, recovery, residence, roll_call
+from services.scheduler.choice import Choice, Phase
+from services.scheduler.reasons import Reason
+from services.scheduler.state import PREFILL, State
+from services.scheduler.worker_book import WorkerBook
+
+KNOWN_S = 1.0  # for what workers told of to be known; the rest is computed again if it ever comes
+
+
+def note(state: State, hello: Hello, now_s: float) -> None:
+    """Remember what a worker of an older term holds; a later Hello of it replaces an earlier one."""
+    for held in hello.residents:
+        state.inherited.setdefault(held.request_id, {})[hello.incarnation] = held
+    if state.open_by_s is None:
+        state.open_by_s = now_s + KNOWN_S
+
+
+def open_term(state: State, now_s: float) -> None:
+    """Open if nothing more is to be waited for."""
+    if state.is_open or state.open_by_s is None or not roll_call.is_known(state):
+        return
+    if now_s < state.open_by_s and any(_is_awaited(state, request_id) for request_id in state.inherited):
+        return
+    state.is_open = True
+    for request_id in list(state.inherited):
+        _adopt(state, request_id, now_s)
+    for worker in state.workers.values():
+        if worker.is_reachable and not worker.has_order:
+            lifecycle.send_snapshot(state, worker, worker.began)
+
+
+def due_s(state: State) -> float | None:
+    """When it opens whatever is still unknown; None while something else has to come first."""
+    return None if state.is_open or not roll_call.is_known(state) else state.open_by_s
+
+
+def inherit(state: State, choice: Choice, now_s: float) -> bool:
+    """Before it is computed anew: above all epochs, with what a worker said of an attempt that was not taken back.
+
+    False when that contradicts the gateway's log.
+    """
+    listened_to = choice.epoch if choice.is_older else 0
+    told = state.inherited.pop(choice.request_id, {}).values()
+    choice.epoch = max([choice.epoch + choice.is_older, *(held.epoch + 1 for held in told)])
+    choice.is_older = False
+    valid = (held for held in told if held.epoch >= listened_to)
+    held = max(valid, key=lambda held: (held.epoch, len(held.ids)), default=None)
+    return held is None or recovery.learn(state, choice, _generated(choice, held), now_s)
+
+
+def _is_awaited(state: State, request_id: str) -> bool:
+    """A sequence that ended is most likely delivered and gone: it comes or not, nobody's stream waits for it."""
+    choice = state.requests.get(request_id)
+    if choice is not None:
+        return choice.phase is Phase.ASKING
+    return any(not held.end for held in state.inherited[request_id].values())
+
+
+def _adopt(state: State, request_id: str, now_s: float) -> None:
+    """Let it go on as a resident of the worker that has most of it, in the same epoch."""
+    choice = state.requests.get(request_id)
+    if choice is None or choice not in state.queue or not choice.is_older or poison.runs_alone(choice):
+        return
+    if choice.params.logprobs >= 0 or not lifecycle.fit_to_cell(state, choice):
+        return  # Hello tells no log-probabilities: they are computed again
+    holders = max(_holders(state, choice), key=lambda holder: len(holder[1].ids), default=None)
+    if holders is None or not recovery.learn(state, choice, _generated(choice, holders[1]), now_s):
+        return
+    worker, held = holders
+    del state.inherited[request_id]
+    state.queue.remove(choice)
+    choice.is_older, choice.cached_tokens = False, held.cached_tokens
+    state.memory.adopt(choice, held.block_table, held.cursor)
+    is_decoding = worker.role != PREFILL and len(held.ids) > choice.prompt_tokens and len(held.ids) == held.cursor + 1
+    choice.phase = Phase.DECODING if is_decoding else Phase.PREFILLING
+    choice.explain(Reason.DECODING if is_decoding else Reason.ADMITTED, now_s)
+    residence.join(state, choice, worker, held.until)
+    state.counts["adopted_sequences"] += 1
+
+
+def _holders(state: State, choice: Choice) -> Iterator[tuple[WorkerBook, HeldSequence]]:
+    """Workers that may go on with it: an attempt that its gateway listens to, in blocks that there are."""
+    for incarnation, held in state.inherited[choice.request_id].items():
+        worker = state.workers.get(incarnation)
+        if worker is None or not worker.is_reachable or held.epoch != choice.epoch:
+            continue
+        table = held.block_table
+        enough = blocks_for(held.cursor, state.memory.block_tokens) <= len(table) == len(set(table))
+        if enough and max(table, default=0) < state.memory.pool.total_blocks and held.cursor < len(held.ids):
+            yield worker, held
+
+
+def _generated(choice: Choice, held: HeldSequence) -> tuple[int, ...]:
+    """What was generated before its end: the last token of an ended one is drawn again, to be judged again."""
+    generated = held.ids[choice.prompt_tokens :]
+    return generated[:-1] if held.end else generated

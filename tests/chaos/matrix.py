@@ -1,0 +1,169 @@
+"""Every failpoint × {kill, pause}: what to arm, what brings a process to the point, and whether clients may notice."""
+
+import asyncio
+import random
+import signal
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from libs.contracts.messages import SamplingParams
+from libs.runtime.failpoints import POINTS
+from tests.chaos.history import History, Operation
+from tests.chaos.lane import FAILPOINT, Lane, is_gone
+
+PAUSE_S: Final = 1.4  # beyond every liveness limit, which are a second
+ACTIONS: Final = ("kill", f"pause:{PAUSE_S}")
+ROLES: Final = ("hybrid", "disaggregated")
+STREAMS: Final = 4
+FIRES_WITHIN_S: Final = 8.0
+RESTS_WITHIN_S: Final = 25.0
+STEADY: Final = {  # points that a worker passes at each step: not at the first one
+    "worker.step.before": 6,
+    "worker.step.published": 6,
+    "worker.step.absorbed": 6,
+    "worker.frame.before": 6,
+    "worker.frame.after": 6,
+    "worker.result.send": 2,
+    "worker.began": 2,
+    "worker.version.taken": 2,
+    "gateway.frame.in": 6,
+    "gateway.log.append": 9,
+    "scheduler.decided": 5,
+    "scheduler.carried": 5,
+}
+LOST_WORKER: Final = (
+    "gateway.epoch.answer",
+    "scheduler.epoch.ask",
+    "scheduler.epoch.answered",
+    "scheduler.kill.before",
+    "scheduler.kill.gone",
+    "host.kill.received",
+    "host.kill.gone",
+)
+NEW_TERM: Final = (
+    "worker.attach",
+    "worker.hello",
+    "scheduler.term.claim",
+    "scheduler.term.claimed",
+    "scheduler.cell.open",
+    "scheduler.hello",
+    "scheduler.snapshot.send",
+)
+STARTING: Final = tuple(name for name in NEW_TERM if name.startswith("scheduler"))  # of a process not there yet
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    point: str
+    action: str
+    role: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.point}={self.action.partition(':')[0]}"
+
+    @property
+    def service(self) -> str:
+        """Whose process is struck; a worker's is the decode worker's unless prompts are computed elsewhere."""
+        return {"host": "supervisor", "worker": "decode_worker"}.get(owner := self.point.partition(".")[0], owner)
+
+    @property
+    def ends_the_stack(self) -> bool:
+        return self.service == "supervisor" and self.action == "kill"
+
+    @property
+    def may_fail(self) -> bool:
+        return self.service == "gateway" or self.ends_the_stack
+
+
+def cases() -> list[Case]:
+    """All of them; neighbours run in different roles, and a point's two actions do, too."""
+    return [
+        Case(point, action, ROLES[(number + turn) % 2])
+        for number, point in enumerate(POINTS)
+        for turn, action in enumerate(ACTIONS)
+    ]
+
+
+def requests(rng: random.Random, history: History) -> list[Operation]:
+    """A few clients: greedy, sampled by a seed, one with a stop string, prompts with and without a common beginning."""
+    shared = [rng.randrange(10, 1000) for _ in range(40)]
+    operations = []
+    for number in range(STREAMS):
+        own = [rng.randrange(10, 1000) for _ in range(rng.randint(3, 30))]
+        params = SamplingParams(
+            temperature=0.8 * (number % 2),
+            seed=rng.randrange(1 << 30),
+            max_tokens=rng.randint(16, 40),
+            ignore_eos=number != 0,
+        )
+        prompt = own if number % 2 else shared + own
+        operations.append(history.invoke(prompt, params, time.monotonic(), stop=("7",) if number == 3 else ()))
+    return operations
+
+
+async def run_case(lane: Lane, case: Case) -> History:
+    """Streams, one fault in the middle of them, and rest."""
+    history = History(f"matrix/{case.name}", may_fail=case.may_fail)
+    rng = random.Random(case.name)
+    children = (lane.state().supervisor, *lane.state().children)
+    lane.new_log_events()
+    lane.arm(*_lines(lane, case))
+    try:
+        streams = [asyncio.create_task(lane.perform(each)) for each in requests(rng, history)]
+        await _provoke(lane, case, streams)
+        history.plant(case.name, await _fired(lane, case))
+    finally:
+        lane.disarm()
+    await asyncio.gather(*streams, return_exceptions=True)
+    if case.ends_the_stack:
+        await _all_gone(children)
+    else:
+        await lane.come_to_rest(history, RESTS_WITHIN_S)
+    return history
+
+
+def _lines(lane: Lane, case: Case) -> list[str]:
+    specification = f"{case.point}={case.action}@{STEADY.get(case.point, 1)}"
+    if case.point in STARTING:
+        return [f"scheduler-0 {specification}"]
+    struck = lane.pids(case.service)
+    if case.service == "decode_worker":  # the other one is left to take over
+        struck = struck[:1]
+    lines = [f"{pid} {specification}" for pid in struck]
+    if case.point == "gateway.resend":
+        lines += [f"{pid} worker.frame.before=corrupt@4" for pid in lane.pids("decode_worker")]
+    return lines
+
+
+async def _provoke(lane: Lane, case: Case, streams: "list[asyncio.Task[None]]") -> None:
+    """Do what makes the process pass the point, unless any request does."""
+    await asyncio.sleep(0.15)
+    if case.point in LOST_WORKER:
+        lane.signal(lane.pids("decode_worker")[-1], signal.SIGSTOP)
+    elif case.point in NEW_TERM:
+        lane.signal(lane.pids("scheduler")[0], signal.SIGKILL)
+    elif case.point == "supervisor.restart":
+        lane.signal(lane.pids("tokenizer")[0], signal.SIGKILL)
+    elif case.point == "gateway.cancel":
+        streams[0].cancel()
+
+
+async def _fired(lane: Lane, case: Case) -> float:
+    """When the point acted. Fails when nothing passes it: such a case would test nothing."""
+    deadline_s = time.monotonic() + FIRES_WITHIN_S
+    while time.monotonic() < deadline_s:
+        if any(event.get("event") == FAILPOINT and event["point"] == case.point for event in lane.new_log_events()):
+            return time.monotonic()
+        if case.service == "supervisor" and (not lane.alive or lane.has_stopped()):
+            return time.monotonic()
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"nothing passed {case.point}")
+
+
+async def _all_gone(children: "tuple[object, ...]") -> None:
+    deadline_s = time.monotonic() + 2
+    while not all(is_gone(child) for child in children):  # type: ignore[arg-type]
+        assert time.monotonic() < deadline_s, "children outlived their supervisor"
+        await asyncio.sleep(0.02)

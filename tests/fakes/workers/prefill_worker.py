@@ -1,0 +1,10 @@
+"""The prefill worker's process with the fake engine."""
+
+from libs.engine.worker.run import run_worker
+from libs.runtime.process import run
+from services.prefill_worker.config import Config
+from services.prefill_worker.prefill import ROLE
+from tests.fakes.worker_process import load_fake
+
+if __name__ == "__main__":
+    run(lambda: run_worker(Config, ROLE, load_fake))

@@ -1,0 +1,121 @@
+"""What clients of the model ask for, and what they must get, whatever happens on the way."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+from libs.contracts.errors import HeadraceError
+from libs.contracts.messages import Prompt, SamplingParams
+from services.gateway.hub import Hub
+from services.gateway.metrics import Metrics
+from services.gateway.observe import Observer
+from services.gateway.stream import ClientGone, Stream, Ticket
+from services.gateway.validate import Kind, ValidRequest
+from tests.fakes.engine import VOCAB_SIZE, expected
+
+MODEL, CELL = "m", "c0"
+TIMEOUT_S = 3600.0
+LENGTHS = (5, 16, 31, 32, 33, 48, 90)  # around the ends of blocks
+FIRST_IDS = (100, 500)  # decide which prompts share prefixes
+SAMPLINGS = (
+    SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True),
+    SamplingParams(temperature=0.0, max_tokens=2, ignore_eos=True),
+    SamplingParams(temperature=0.7, seed=3, max_tokens=9, ignore_eos=True),
+    SamplingParams(temperature=0.7, seed=4, max_tokens=40),
+    SamplingParams(temperature=0.0, max_tokens=40, min_tokens=4, stop_token_ids=tuple(range(0, VOCAB_SIZE, 16))),
+    SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True, logprobs=0),
+)
+STOP_PLACES = (None, None, 0, 3, 17)  # which token of the answer its stop string is, if it has one
+
+
+class Words:
+    """Each token is a word of its own."""
+
+    vocab_size = VOCAB_SIZE
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return f"{token_id:04d} ".encode()
+
+    def is_special(self, token_id: int) -> bool:
+        return False
+
+
+@dataclass(slots=True)
+class Call:
+    """One client's request: what it must get, and what it got so far."""
+
+    request_id: str
+    gateway: str
+    prompt: tuple[int, ...]
+    params: SamplingParams
+    stops: tuple[str, ...]
+    ids: tuple[int, ...]  # that it must get
+    reason: str
+    got: list[int] = field(default_factory=list)
+    outcome: str = ""  # "done", "gone", or the code of an error; "" while it waits
+    got_reason: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        return (tuple(self.got), self.got_reason) == (self.ids, self.reason)
+
+
+class Demand:
+    """Numbers calls, so that a drawn number is all a test has to say."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def call(self, gateway: str, choice: int) -> Call:
+        choice, length = divmod(choice, len(LENGTHS))
+        choice, first = divmod(choice, len(FIRST_IDS))
+        choice, sampling = divmod(choice, len(SAMPLINGS))
+        place = STOP_PLACES[choice % len(STOP_PLACES)]
+        prompt = tuple(FIRST_IDS[first] + index % 300 for index in range(LENGTHS[length]))
+        params = SAMPLINGS[sampling]
+        ids, reason = expected(prompt, params)
+        stops: tuple[str, ...] = ()
+        if place is not None and params.min_tokens <= place < len(ids) - 1:
+            stops = (Words().token_bytes(ids[place]).decode(),)
+            ids, reason = _stopped(ids, params.min_tokens, ids[place]), "stop"
+        return Call(f"cmpl-{next(self._numbers)}", gateway, prompt, params, stops, ids, reason)
+
+
+def _stopped(ids: tuple[int, ...], min_tokens: int, stop: int) -> tuple[int, ...]:
+    return ids[: ids.index(stop, max(min_tokens - 1, 0)) + 1]
+
+
+def stream_of(call: Call, metrics: Metrics, now_s: float) -> Stream:
+    request = ValidRequest(
+        kind=Kind.COMPLETION,
+        model=MODEL,
+        prompt=Prompt(ids=call.prompt, kind="ids"),
+        params=call.params,
+        stops=call.stops,
+        stream=True,
+        include_usage=False,
+        continuous_usage=False,
+        return_token_ids=False,
+    )
+    ticket = Ticket(call.request_id, call.gateway, now_s + TIMEOUT_S, int((now_s + TIMEOUT_S) * 1000))
+    return Stream(ticket, request, Words(), Observer(call.request_id, request, metrics, now_s))
+
+
+async def serve(call: Call, stream: Stream, hub: Hub) -> None:
+    """What the gateway's endpoint does with a stream, without HTTP."""
+    try:
+        await hub.send(stream)
+        async for delta in stream.deltas():
+            call.got += delta.token_ids
+            call.got_reason = delta.finish_reason or ""
+        call.outcome = "done"
+    except ClientGone:
+        call.outcome = "gone"
+    except HeadraceError as error:
+        call.outcome = error.code
+    finally:
+        hub.abandon(stream, ClientGone())
+
+
+def open_calls(calls: dict[str, Call]) -> Iterator[Call]:
+    return (call for call in calls.values() if not call.outcome)

@@ -1,0 +1,122 @@
+"""A worker process of the model: the real link, reports and step boundary; a test calls each part of a step."""
+
+import asyncio
+from array import array
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import SecretStr
+
+from libs.engine.rows import Sampled, StepRow
+from libs.engine.worker.boundary import Boundary, Order, Word
+from libs.engine.worker.config import WorkerConfig
+from libs.engine.worker.held import Held
+from libs.engine.worker.link_client import CellLeader, SchedulerLink
+from libs.engine.worker.order_check import OrderLimits
+from libs.engine.worker.reporter import Reporter
+from libs.engine.worker.residences import Residences
+from libs.engine.worker.residents import Residents, Step
+from libs.engine.worker.serve import Role, identity_of
+from libs.engine.worker.step_thread import Post
+from libs.runtime.link import LinkClient
+from tests.fakes.engine import EOS_IDS, FakeEngine, FakePool, fake_loaded
+from tests.model.broker import Broker
+from tests.model.client import Client
+from tests.model.demand import CELL, MODEL
+from tests.model.process import Clock, Process
+
+HOST = "host"
+MAX_MODEL_LEN = 256
+Dial = Callable[[Process, str], AbstractAsyncContextManager[LinkClient]]
+
+
+class Worker(Process):
+    def __init__(self, number: int, role: str, clock: Clock, broker: Broker, pool: FakePool) -> None:
+        super().__init__(f"{role}-{number}", clock)
+        self.role, self.pool = role, pool
+        self.incarnation = f"{number:032x}"
+        self.under_way: Step | None = None
+        self._client, self._engine = Client(broker, self), FakeEngine(pool)
+        self._begun_ns = 0
+        self._inbox: list[Order] = []
+        self._posts: asyncio.Queue[Post] = asyncio.Queue()
+        config = WorkerConfig(
+            instance=self.name,
+            model=MODEL,
+            cell=CELL,
+            model_dir=Path(),
+            pool="model",
+            link_token=SecretStr("t"),
+            host=HOST,
+            incarnation=self.incarnation,
+        )
+        self._span = f"{role}_worker.{role}"
+        self._loaded = fake_loaded(pool, self._engine, max_model_len=MAX_MODEL_LEN)
+        identity = identity_of(config, Role(f"{role}_worker", cast(Any, role), self._span), self._loaded)
+        self.residents = Residents(
+            identity, eos_ids=EOS_IDS, block_tokens=pool.block_tokens, fill_counts=pool.fill_counts_N
+        )
+        self._boundary = Boundary(self.residents, self, pool, self._post, lambda: self._begun_ns)
+
+    def attach(self, dial: Dial) -> None:
+        self.start(self._serve(dial))
+
+    @property
+    def held(self) -> list[Held]:
+        return list(self.residents._held.values())
+
+    def begin(self, *, blindly: bool = False) -> bool:
+        """A boundary, up to its step; a thread that was frozen in its middle sees nothing of what has arrived."""
+        assert self.under_way is None
+        self._begun_ns = int(self.clock.now_s * 1e9)
+        if not blindly:
+            inbox, self._inbox = self._inbox, []
+            self._boundary.receive(inbox)
+        has_taken = self._boundary.take()
+        self.under_way = self._boundary.rows()
+        return has_taken or self.under_way is not None
+
+    def finish(self) -> None:
+        """The step that was begun is computed now, and reported."""
+        under_way, self.under_way = self.under_way, None
+        assert under_way is not None
+        for held, row in zip(under_way.held, under_way.rows, strict=True):
+            written = self.pool.read(held.table, row.base)
+            assert written == array("I", held.ids[: row.base]), f"{self.name} reads blocks of somebody else"
+        self._boundary.step(under_way)
+
+    def step_blindly(self) -> None:
+        """A thread that thaws: it ends its step, or takes one with what it has."""
+        if self.under_way is None:
+            self.begin(blindly=True)
+        if self.under_way is not None:
+            self.finish()
+
+    def step(self, rows: Sequence[StepRow]) -> list[Sampled | None]:
+        """The engine; its time is that of the model."""
+        self._begun_ns = int(self.clock.now_s * 1e9)
+        return self._engine.step(rows)
+
+    def _post(self, word: Word) -> None:
+        self.call(self._posts.put_nowait, word)
+
+    async def _serve(self, dial: Dial) -> None:
+        loaded = self._loaded
+        leader = CellLeader(cast(Any, await self._client.cells()), MODEL, CELL)
+        limits = OrderLimits(loaded.pool_blocks, loaded.layout.block_tokens, loaded.vocab_size, loaded.max_model_len)
+        link = SchedulerLink(
+            leader,
+            token="t",
+            limits=limits,
+            to_steps=lambda order: self._inbox.append(order),
+            dial=lambda address, token: dial(self, address),
+        )
+        self.link = link
+        bus = self._client.as_bus()
+        reporter = Reporter(self._posts, bus, link, Residences(self._span), cell=CELL)
+        parts = [asyncio.ensure_future(part) for part in (reporter.run(), link.run())]
+        done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        for part in done:
+            part.result()

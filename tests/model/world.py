@@ -1,0 +1,224 @@
+"""A whole deployment in one thread and virtual time. Its methods are what may happen; `checks` says what must hold."""
+
+from contextlib import AbstractAsyncContextManager
+from random import Random
+
+from libs.runtime.link import LinkClient, LinkLost
+from services.scheduler.state import DECODE, PREFILL
+from tests.fakes.engine import FakePool
+from tests.model.actors import Gateway, Host, Scheduler, Tokenizer
+from tests.model.broker import Broker
+from tests.model.demand import Call, Demand, open_calls
+from tests.model.network import Network
+from tests.model.process import IDLE, Clock, Process
+from tests.model.wire import Wire, dialled
+from tests.model.worker import Worker
+
+BLOCK_TOKENS = 16
+STEP_S = 0.02
+LATENCY_S = 0.001
+RESTART_S = 0.3  # of a process by its supervisor, once everything is to heal
+
+
+class World:
+    def __init__(self, *, blocks: int, role: str, prefillers: int, decoders: int) -> None:
+        self.clock, self.network = Clock(), Network()
+        self.broker = Broker(self.clock, self.network)
+        self.pool = FakePool(blocks, BLOCK_TOKENS)
+        self.role, self.demand = role, Demand()
+        self.calls: dict[str, Call] = {}
+        self.wires: list[tuple[Wire, Worker, Scheduler]] = []
+        self.schedulers: list[Scheduler] = []
+        self.workers: list[Worker] = []
+        self.gateways: list[Gateway] = []
+        self.tokenizers: list[Tokenizer] = []
+        self.ended: list[tuple[str, str]] = []  # by schedulers that are gone
+        self.died: dict[str, int] = {}  # how many of each kind
+        self._births = 0
+        self.host = Host(self.clock, self.broker, lambda: tuple(worker.incarnation for worker in self.workers))
+        self.roles = [PREFILL] * prefillers + [DECODE] * decoders
+        self.start_tokenizer()
+        self.start_gateway()
+        self.start_scheduler()
+        for kind in self.roles:
+            self.start_worker(kind)
+
+    # Births
+
+    def start_scheduler(self) -> None:
+        self.schedulers.append(Scheduler(self._number(), self.clock, self.broker, self.role))
+
+    def start_worker(self, role: str) -> None:
+        worker = Worker(self._number(), role, self.clock, self.broker, self.pool)
+        self.workers.append(worker)
+        worker.attach(self.dial)
+
+    def start_gateway(self) -> None:
+        self.gateways.append(Gateway(self._number(), self.clock, self.broker))
+
+    def start_tokenizer(self) -> None:
+        self.tokenizers.append(Tokenizer(self._number(), self.clock, self.broker))
+
+    # Deaths
+
+    @property
+    def processes(self) -> list[Process]:
+        """Those that may be killed or frozen."""
+        return [*self.schedulers, *self.workers, *self.gateways, *self.tokenizers]
+
+    def kill(self, process: Process) -> None:
+        for wire, worker, scheduler in self.wires:
+            if process in (worker, scheduler):
+                wire.cut()
+        process.kill()
+        self._bury(process)
+
+    def close(self) -> None:
+        for process in self._all:
+            process.kill()
+
+    def cut(self, number: int) -> None:
+        wires = [wire for wire, _, _ in self.wires if not wire.is_cut]
+        if wires:
+            wires[number % len(wires)].cut()
+
+    # Time
+
+    @property
+    def now_s(self) -> float:
+        return self.clock.now_s
+
+    def settle(self) -> None:
+        """Everybody who is not frozen does what there is to do now."""
+        while dirty := [process for process in self._all if process.is_runnable and process.due_s <= self.now_s]:
+            for process in dirty:
+                if process.is_runnable:
+                    process.run()
+                    assert not process.complaints, process.complaints
+                if not process.is_alive:
+                    self._bury(process)
+            self._execute()
+
+    def pass_s(self, seconds: float) -> None:
+        """Time passes; messages do not move by themselves."""
+        end_s = self.now_s + seconds
+        self.settle()
+        while (due_s := self._due_s) <= end_s:
+            self.clock.now_s = max(due_s, self.now_s)
+            for queue in self.broker.queues.values():
+                queue.serve()
+            self.settle()
+        self.clock.now_s = end_s
+        self.settle()
+
+    def flow(self, seconds: float, storm: Random | None = None) -> None:
+        """Messages arrive, workers step, time passes; in a storm some messages do not arrive, or late, or twice."""
+        end_s = self.now_s + seconds
+        while self.now_s < end_s:
+            self.settle()
+            has_delivered = (self.network.rage(storm) if storm else self.network.deliver_all()) > 0
+            self.settle()
+            has_stepped = [self.step(worker) for worker in list(self.workers) if worker.is_runnable]
+            if any(has_stepped):
+                self.pass_s(STEP_S)
+            elif has_delivered:
+                self.pass_s(LATENCY_S)
+            else:
+                self.pass_s(max(LATENCY_S, min(self._due_s, end_s) - self.now_s))
+
+    # Requests and workers
+
+    def submit(self, number: int) -> None:
+        gateways = [gateway for gateway in self.gateways if gateway.is_alive]
+        if gateways:
+            call = self.demand.call(gateways[number % len(gateways)].name, number)
+            self.calls[call.request_id] = call
+            gateways[number % len(gateways)].submit(call)
+            self.settle()
+
+    def leave(self, number: int) -> None:
+        """A client goes away."""
+        waiting = [call for call in open_calls(self.calls)]
+        if waiting:
+            call = waiting[number % len(waiting)]
+            self._gateway(call.gateway).abandon(call.request_id)
+            self.settle()
+
+    def step(self, worker: Worker) -> bool:
+        """Half of what a step thread does between two looks at its inbox is done at once, half later."""
+        if worker.under_way is not None:
+            worker.finish()
+            self.settle()
+            return True
+        return worker.begin()
+
+    # Healing
+
+    def heal(self) -> None:
+        """The network is whole again, frozen processes thaw, and supervisors have restarted what died."""
+        self.network.held.clear()
+        for process in self.processes:
+            process.is_frozen = False
+        self.settle()
+        self.restart()
+
+    def restart(self) -> None:
+        if not self.schedulers:
+            self.start_scheduler()
+        if not self.gateways:
+            self.start_gateway()
+        if not self.tokenizers:
+            self.start_tokenizer()
+        there = [worker.role for worker in self.workers]
+        for role in set(self.roles):
+            for _ in range(self.roles.count(role) - there.count(role)):
+                self.start_worker(role)
+        self.settle()
+
+    def dial(self, worker: Process, address: str) -> AbstractAsyncContextManager[LinkClient]:
+        scheduler = next((found for found in self.schedulers if found.address == address), None)
+        if scheduler is None or not worker.is_alive:
+            raise LinkLost("nobody listens there")
+        assert isinstance(worker, Worker)
+        wire = Wire(self._number(), self.network, worker, scheduler)
+        self.wires.append((wire, worker, scheduler))
+        return dialled(wire, scheduler.links.serve)
+
+    @property
+    def _all(self) -> list[Process]:
+        return [self.host, *self.processes]
+
+    @property
+    def _due_s(self) -> float:
+        return min([IDLE, *(process.due_s for process in self._all), *(q.due_s for q in self.broker.queues.values())])
+
+    def _number(self) -> int:
+        self._births += 1
+        return self._births
+
+    def _gateway(self, name: str) -> Gateway:
+        return next(gateway for gateway in self.gateways if gateway.name == name)
+
+    def _execute(self) -> None:
+        """The host agent ends whom it was told to end, and says so."""
+        condemned, self.host.condemned = self.host.condemned, {}
+        for incarnation, ends in condemned.items():
+            for worker in [worker for worker in self.workers if worker.incarnation == incarnation]:
+                self.kill(worker)
+            for end in ends:
+                self.host.call(end.set_result, None)
+
+    def _bury(self, process: Process) -> None:
+        """Its kernel closes its links; its subscriptions end; a gateway's clients see closed connections."""
+        for wire, worker, scheduler in self.wires:
+            if process in (worker, scheduler):
+                wire.cut()
+        self.died[type(process).__name__] = self.died.get(type(process).__name__, 0) + 1
+        if isinstance(process, Scheduler):
+            self.ended += process.ended
+        for group in (self.schedulers, self.workers, self.gateways, self.tokenizers):
+            if process in group:
+                group.remove(process)  # type: ignore[arg-type]
+        for call in open_calls(self.calls):
+            if call.gateway == process.name:
+                call.outcome = "gone"

@@ -1,0 +1,51 @@
+"""Which kernels a machine gets."""
+
+import pytest
+
+from libs.contracts.errors import ConfigError
+from libs.engine.kernel_choice import choose, level_of, tile_tag
+
+LEVELS = ("best", "good", "plain")
+
+
+def chosen(wanted: str, **problems: str) -> str:
+    return choose(wanted, LEVELS, lambda level: problems.get(level, ""))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "settled"),
+    [
+        ("auto", "native:good"),
+        ("native", "native:good"),
+        ("plain", "native:plain"),
+        ("native:plain", "native:plain"),
+        ("torch", "torch"),
+    ],
+)
+def test_the_best_that_is_wanted_and_can_be_had(wanted: str, settled: str) -> None:
+    """A named level is taken as it is; else the first without a problem."""
+    assert chosen(wanted, best="no AVX-512") == settled
+
+
+def test_auto_falls_back_to_torch_and_nothing_else_does() -> None:
+    """Whoever asks for native kernels hears why there are none."""
+    none = dict.fromkeys(LEVELS, "no compiler")
+
+    assert chosen("auto", **none) == "torch"
+    with pytest.raises(ConfigError, match="best: no compiler; good: no compiler; plain: no compiler"):
+        chosen("native", **none)
+    with pytest.raises(ConfigError, match="best: no AVX-512"):
+        chosen("best", best="no AVX-512")
+
+
+def test_an_unknown_name_is_refused() -> None:
+    """The message lists what there is."""
+    with pytest.raises(ConfigError, match="auto, native, torch, best, good, plain, not 'fast'"):
+        chosen("fast")
+
+
+def test_native_kernels_bring_a_tile_of_their_own() -> None:
+    """Pools of the two families never fit each other, nor those of two dtypes."""
+    assert level_of("native:avx2") == "avx2" and level_of("torch") == ""
+    assert [tile_tag("native:avx2", dtype) for dtype in ("bfloat16", "float32")] == ["cpu-vnni16", "cpu-dt"]
+    assert tile_tag("torch", "bfloat16") == "plain"

@@ -1,0 +1,82 @@
+"""Rows in the form that the native kernels take."""
+
+import ctypes
+from typing import Any
+
+import pytest
+
+from kernels.native.structs import HrRow
+from libs.contracts.messages import SamplingParams
+from libs.engine.native.step_rows import StepRows
+from libs.engine.rows import Sampled, SampleSpec, StepRow
+
+
+def spec(position: int = 0, choice: int = 0, banned: tuple[int, ...] = (), **params: Any) -> SampleSpec:
+    return SampleSpec(SamplingParams(**params), position, choice, banned)
+
+
+def seen(rows: StepRows, count: int) -> list[HrRow]:
+    """The rows as C sees them."""
+    return list((HrRow * count).from_address(rows.rows_address))
+
+
+def numbers(address: int, count: int) -> list[int]:
+    return list((ctypes.c_int32 * count).from_address(address))
+
+
+def test_every_field_arrives() -> None:
+    """Ids and tables are flat arrays; each row points into them."""
+    rows = StepRows(16)
+    params = dict(temperature=0.5, min_p=0.1, top_p=0.9, top_k=7, seed=(1 << 64) - 1, logprobs=0)
+
+    rows.fill([StepRow([5, 6, 7], 30, [3, 1, 9, 9], spec(4, 2, (11, 12), **params)), StepRow((8,), 0, range(2), None)])
+
+    first, second = seen(rows, 2)
+    assert numbers(rows.ids_address, rows.tokens) == [5, 6, 7, 8]
+    assert (first.start, first.tokens, first.base, first.draws) == (0, 3, 30, 1)
+    assert (second.start, second.tokens, second.base, second.draws) == (3, 1, 0, 0)
+    assert numbers(first.table, 3) == [3, 1, 9] and numbers(second.table, 1) == [0]
+    assert (first.temperature, first.min_p, first.top_p, first.top_k) == (0.5, 0.1, 0.9, 7)
+    assert (first.position, first.key, first.wants_logprob) == (4, 1, 1)
+    assert numbers(first.banned, first.banned_count) == [11, 12]
+
+
+def test_nothing_of_an_earlier_step_is_left() -> None:
+    """A row that draws plainly after one that banned, filtered and wanted logprobs."""
+    rows = StepRows(16)
+    rows.fill([StepRow([1], 0, [0], spec(3, 0, (5,), top_k=3, top_p=0.5, min_p=0.1, logprobs=0))])
+
+    rows.fill([StepRow([2], 0, [0], spec())])
+
+    (row,) = seen(rows, 1)
+    assert (row.banned_count, row.top_k, row.top_p, row.min_p, row.wants_logprob) == (0, 0, 1.0, 0.0, 0)
+
+
+def test_more_rows_than_ever_before() -> None:
+    """The arrays grow."""
+    rows = StepRows(16)
+
+    rows.fill([StepRow([n], 0, [n], None) for n in range(1000)])
+
+    assert [numbers(row.table, 1) for row in seen(rows, 1000)] == [[n] for n in range(1000)]
+
+
+def test_answers_come_back_in_order() -> None:
+    """A token with or without its log-probability, nothing, or the notice that a row was not finite."""
+    rows, asked = StepRows(16), [spec(), spec(logprobs=0), None, spec(), None]
+    steps = [StepRow([1], 0, [0], sample) for sample in asked]
+    rows.fill(steps)
+    for row, answer in zip(
+        seen(rows, 5), [(7, 0, 0.0), (8, 0, -1.5), (-1, 0, 0.0), (3, 1, 0.0), (-1, 1, 0.0)], strict=True
+    ):
+        row.token, row.is_nan, row.logprob = answer
+
+    nan = Sampled(-1, None, True)
+    assert rows.results(steps) == [Sampled(7, None, False), Sampled(8, -1.5, False), None, nan, nan]
+
+
+@pytest.mark.parametrize("row", [StepRow([], 0, [0], None), StepRow([1], 16, [0], None)], ids=["no tokens", "no block"])
+def test_a_row_that_would_touch_foreign_memory_is_refused(row: StepRow) -> None:
+    """C would not notice."""
+    with pytest.raises(AssertionError):
+        StepRows(16).fill([row])

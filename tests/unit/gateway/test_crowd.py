@@ -1,0 +1,86 @@
+"""When a request is refused because too many wait."""
+
+import pytest
+
+from services.gateway.crowd import SHORT_QUEUE, Crowd, Crowded
+from tests.unit.gateway.conftest import running_gateway
+
+PACE_S = 0.1
+
+
+def crowd(*, starts: int = 100, max_waiting: int = 500) -> Crowd:
+    """One request has started every PACE_S; the last one now, at the time that is returned by `now_s`."""
+    built = Crowd(max_waiting=max_waiting, max_wait_s=4.0)
+    for number in range(starts):
+        built.started((number + 1) * PACE_S)
+    return built
+
+
+NOW_S = 100 * PACE_S
+
+
+def test_the_wait_is_what_the_pace_makes_of_the_queue() -> None:
+    """Nobody waits for nobody; each that waits costs one start."""
+    assert crowd().wait_s(0, NOW_S) == 0
+    assert crowd().wait_s(19, NOW_S) == pytest.approx(2.0)
+
+
+def test_who_would_wait_too_long_is_refused_and_told_how_long() -> None:
+    """Just below the limit it may come in."""
+    crowd().check(38, NOW_S)
+    with pytest.raises(Crowded) as refused:
+        crowd().check(41, NOW_S)
+    assert refused.value.retry_after_s == pytest.approx(4.2)
+
+
+def test_a_few_may_always_wait() -> None:
+    """However slow they are: with long prompts a short queue takes long, and nothing is gained by refusing it."""
+    slow = crowd(starts=1)
+    slow.check(SHORT_QUEUE - 1, NOW_S + 1000)
+    with pytest.raises(Crowded):
+        slow.check(SHORT_QUEUE, NOW_S + 1000)
+
+
+def test_before_anything_has_started_only_the_number_counts() -> None:
+    """And that always does."""
+    fresh = crowd(starts=0, max_waiting=50)
+    fresh.check(49, 1000)
+    with pytest.raises(Crowded):
+        fresh.check(50, 1000)
+
+
+def test_nothing_starting_any_more_is_noticed() -> None:
+    """The time since the last start counts before that start is over."""
+    stalled = crowd()
+    stalled.check(25, NOW_S + 1.0)
+    with pytest.raises(Crowded):
+        stalled.check(25, NOW_S + 2.0)
+
+
+def test_a_time_without_anybody_waiting_is_no_pace() -> None:
+    """The first to wait after a quiet hour starts the clock."""
+    quiet = crowd()
+    quiet.joined(0, NOW_S + 3600)
+    quiet.started(NOW_S + 3600 + PACE_S)
+
+    assert quiet.wait_s(19, NOW_S + 3600 + PACE_S) == pytest.approx(2.0)
+
+
+async def test_the_gateway_refuses_before_it_reads_the_body() -> None:
+    """429 with Retry-After in seconds and milliseconds; whoever leaves makes room."""
+    async with running_gateway(max_waiting=2) as gateway:
+        calls = [gateway.complete() for _ in range(2)]
+        for _ in calls:
+            await gateway.taken()
+        refused = gateway.complete(prompt=7)
+
+        assert (await refused.json())["error"]["code"] == "overloaded"
+        assert refused.status == 429 and 750 <= int(refused.headers["retry-after-ms"]) <= 1500
+        assert gateway.metric("headrace:requests_shed_total") == 1
+        calls[0].leave()
+        await calls[0].task
+        late = gateway.complete()
+        await gateway.taken()
+        for call in (calls[1], late):
+            call.leave()
+            await call.task

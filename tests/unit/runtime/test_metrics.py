@@ -1,0 +1,45 @@
+"""Expositions of several services as one."""
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from libs.runtime.metrics import expose, join
+
+
+def registry(cell: str) -> CollectorRegistry:
+    made = CollectorRegistry()
+    Counter("headrace:things", "Things.", ("engine",), registry=made).labels(cell).inc(3)
+    Gauge(f"headrace:only_{cell}", "Of one alone.", registry=made).set(1)
+    Histogram("headrace:took_seconds", "Time.", ("engine",), buckets=(1, 2), registry=made).labels(cell).observe(
+        1.5, {"trace_id": "ab" * 16}
+    )
+    return made
+
+
+@pytest.mark.parametrize("openmetrics", [False, True])
+def test_a_family_of_several_services_is_told_once_with_all_samples(openmetrics: bool) -> None:
+    """Strict parsers refuse a family that begins twice."""
+    texts = [expose(registry(cell), openmetrics=openmetrics) for cell in ("c0", "c1")]
+
+    families = list((parse_openmetrics if openmetrics else parse_text)(join(texts, openmetrics=openmetrics)))
+
+    names = [family.name for family in families]
+    assert len(names) == len(set(names)) and {"headrace:only_c0", "headrace:only_c1"} <= set(names)
+    things = next(family for family in families if family.name.startswith("headrace:things"))
+    values = {sample.labels["engine"]: sample.value for sample in things.samples if sample.name.endswith("_total")}
+    assert values == {"c0": 3, "c1": 3}
+
+
+def test_openmetrics_keeps_exemplars_and_one_end() -> None:
+    """A slow bucket leads to its trace."""
+    text = join([expose(registry(cell), openmetrics=True) for cell in ("c0", "c1")], openmetrics=True)
+
+    assert text.count("# EOF") == 1 and text.endswith("# EOF\n")
+    assert text.count('# {trace_id="' + "ab" * 16 + '"}') == 2
+
+
+def test_nothing_is_still_an_exposition() -> None:
+    """Of a process that has no metrics yet."""
+    assert join([""], openmetrics=False) == "" and join(["# EOF\n"], openmetrics=True) == "# EOF\n"
