@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install -qq --constraint constraints.txt $(PIP_ARGS)
 CODE := services libs kernels protos cli deploy bench tests
 
-.PHONY: up test nightly lint model kernels protos golden bench bench-peers peers clean
+.PHONY: up test nightly exactness lint model kernels protos golden bench bench-peers peers clean
 .DEFAULT_GOAL := up
 
 up: $(VENV)/runs kernels  ## serve the default model until Ctrl-C
@@ -20,6 +20,9 @@ up: $(VENV)/runs kernels  ## serve the default model until Ctrl-C
 
 test: $(VENV)/tests model kernels  ## all tests
 	$(BIN)/python -m pytest
+
+exactness: $(VENV)/tests model kernels  ## the batch promise on the real model, all of it: bits of ids and logits
+	HR_EXACTNESS=whole $(BIN)/python -m pytest tests/e2e/test_exactness.py --timeout 0
 
 nightly: $(VENV)/tests  ## the protocol's model for 120,000 steps; a test timeout would be in its way
 	$(BIN)/python -m pytest tests/model --hypothesis-profile nightly --timeout 0

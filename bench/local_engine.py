@@ -6,9 +6,10 @@ from pathlib import Path
 from cli.models import cache_root
 from libs.contracts.kv_layout import blocks_for
 from libs.contracts.messages import SamplingParams
+from libs.engine.engine_spec import EngineSpec, Private
 from libs.engine.kernel_choice import settle_kernels
 from libs.engine.model_config import load_model_config
-from libs.engine.opening import EngineSpec, Private, open_engine
+from libs.engine.opening import open_engine
 from libs.engine.rows import SampleSpec, StepRow
 
 BLOCK_TOKENS = 16

@@ -1,7 +1,9 @@
 """Interleaves the sides: round by round, scenario by scenario, each side once, never two of them under load at once."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from bench.client import BenchError
 from bench.figures import figures, gap_quantiles_ms
@@ -14,6 +16,10 @@ from bench.summary import pairs
 from libs.engine.model_config import ModelConfig
 
 Tell = Callable[[str], None]
+
+SETTLE_S: Final = 0.5
+SETTLE_TRIES: Final = 40
+IDLE_SHARE: Final = 0.06  # of a core, by all servers together
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,7 @@ def _short(course: Course, runs: list[Run], scenario: Scenario) -> bool:
 
 
 async def _run(course: Course, server: Server, scenario: Scenario, number: int) -> Run:
+    await settle(course.servers)
     machine = probe(course.cores)
     before_s = {other.target.name: other.cpu_s() for other in course.servers}
     outcome = await run_scenario(server.target, scenario, course.model.vocab_size, course.seed + number)
@@ -70,6 +77,16 @@ async def _run(course: Course, server: Server, scenario: Scenario, number: int) 
         server_cpu_s=round(server_cpu_s, 2),
         idle_cpu_s=round(sum(used_s.values()), 2),
     )
+
+
+async def settle(servers: Sequence[Server]) -> None:
+    """Wait until nobody computes: some workers go on spinning for a second after their last request."""
+    for _ in range(SETTLE_TRIES):
+        before_s = sum(server.cpu_s() for server in servers)
+        await asyncio.sleep(SETTLE_S)
+        if sum(server.cpu_s() for server in servers) - before_s <= IDLE_SHARE * SETTLE_S:
+            return
+    raise BenchError("the servers compute though nobody asks them; their figures would be those of a smaller machine")
 
 
 def _check_hits(server: Server, scenario: Scenario, outcome: Outcome) -> None:

@@ -43,11 +43,11 @@ class Server:
 
     def cpu_s(self) -> float:
         """CPU seconds that its live processes have used."""
-        return sum(_cpu_s(pid) for pid in _tree(self.pid)) if self.pid else 0.0
+        return sum(_cpu_s(pid) for pid in _family(self.pid)) if self.pid else 0.0
 
     def memory_bytes(self) -> int:
         """Proportional share of memory of all its processes: pages that they share count once."""
-        return sum(_memory_bytes(pid) for pid in _tree(self.pid)) if self.pid else 0
+        return sum(_memory_bytes(pid) for pid in _family(self.pid)) if self.pid else 0
 
 
 @asynccontextmanager
@@ -92,15 +92,17 @@ async def _answers(
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
-    """As a user would, then by force; the whole tree, since a killed parent leaves its children."""
-    tree = _tree(process.pid)
+    """As a user would, then by force; the whole family, since a killed parent leaves its children."""
+    family = {pid: _born(pid) for pid in _family(process.pid)}
     process.send_signal(signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
         process.wait(STOP_S)
-    for pid in tree:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    process.kill()
     process.wait()
+    for pid, born in family.items():
+        if born and _born(pid) == born:  # still the same process
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def free_port() -> int:
@@ -110,13 +112,17 @@ def free_port() -> int:
         return port
 
 
-def _tree(root: int) -> list[int]:
-    """`root` and all its descendants that live now."""
+def _family(root: int) -> list[int]:
+    """`root`, its descendants, and what is left of its session: a child whose parent died is nobody's descendant."""
     children: dict[int, list[int]] = {}
+    found = [root]
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (fields := _stat(int(entry.name))):
-            children.setdefault(int(fields[1]), []).append(int(entry.name))
-    found = [root]
+            parent, session = int(fields[1]), int(fields[3])
+            if session == root != int(entry.name):
+                found.append(int(entry.name))
+            else:
+                children.setdefault(parent, []).append(int(entry.name))
     for pid in found:
         found += children.get(pid, [])
     return found
@@ -128,6 +134,12 @@ def _stat(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return []
+
+
+def _born(pid: int) -> int:
+    """Start time in clock ticks: together with the pid it names one process for good. 0 for one that is gone."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields else 0
 
 
 def _cpu_s(pid: int) -> float:

@@ -1,11 +1,12 @@
 """`headrace bench`: options into a bench, its report into a table."""
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
 from bench.command import BenchOptions, run_bench
-from bench.record import load
+from bench.record import Report, load
 from bench.scenarios import SCENARIOS, Scenario, named
 from bench.table import comparison_table, report_table
 from cli.models import cache_root, resolve_model
@@ -14,7 +15,18 @@ from libs.contracts.errors import ConfigError
 
 def measure(options: BenchOptions) -> str:
     """Run it, telling each run on stderr as it ends; the table. Raises HeadraceError."""
-    return report_table(asyncio.run(run_bench(options, _tell)))
+    try:
+        return report_table(asyncio.run(_until_stopped(options)))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _until_stopped(options: BenchOptions) -> Report:
+    """A terminated bench still stops the servers that it has started."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await run_bench(options, _tell)
 
 
 def compare_reports(first: Path, second: Path) -> str:

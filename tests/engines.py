@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from libs.contracts.errors import ConfigError
+from libs.engine.engine_spec import EngineSpec, OpenEngine, Private
 from libs.engine.kernel_choice import settle_kernels
 from libs.engine.model_config import load_model_config
-from libs.engine.opening import EngineSpec, OpenEngine, Private, open_engine
+from libs.engine.opening import open_engine
 
 FAMILIES = ("torch", "native")
 

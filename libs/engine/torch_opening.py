@@ -2,7 +2,7 @@
 
 from libs.contracts.kv_layout import KvLayout
 from libs.engine.engine import Engine
-from libs.engine.opening import EngineSpec, OpenEngine, Private, Shared
+from libs.engine.engine_spec import EngineSpec, OpenEngine, Private, Shared
 from libs.engine.pool import KvPool
 from libs.engine.tensors import Progress
 from libs.engine.torch_class import torch_class

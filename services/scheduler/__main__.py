@@ -1,7 +1,6 @@
 """Scheduler process. Wiring only: every decision is in plan.py, every wait is in loop.py."""
 
 import os
-from datetime import UTC, datetime
 
 from libs.contracts.messages import ServiceStatus
 from libs.runtime import failpoints
@@ -14,32 +13,12 @@ from libs.runtime.prefix_index import PrefixIndex
 from libs.runtime.process import run, stop_signal
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
-from services.scheduler.background import Background, run_beside
-from services.scheduler.broker_watch import BrokerWatch
+from services.scheduler.background import unless
 from services.scheduler.config import Config
-from services.scheduler.event_log import open_log
-from services.scheduler.events import (
-    AckRequest,
-    Ask,
-    AskHost,
-    DeadLetter,
-    KillWorker,
-    OpenCell,
-    Ordered,
-    Refuse,
-    Reply,
-    Send,
-    Started,
-    Tell,
-    UpdateIndex,
-)
-from services.scheduler.index import IndexUpdates
-from services.scheduler.intake import Intake
-from services.scheduler.loop import Carriers, Clock, Loop
-from services.scheduler.metrics import Metrics
-from services.scheduler.outbox import Outbox
-from services.scheduler.register import Register
+from services.scheduler.loop import Clock, Loop
+from services.scheduler.reign import Reign
 from services.scheduler.rpc import Links
+from services.scheduler.standby import Standby
 from services.scheduler.state import State
 from services.scheduler.status import cell_status, missing_roles
 
@@ -63,58 +42,34 @@ async def main() -> None:
         ) as index,
         serve_link(f"{config.link_host}:{config.link_port}", config.link_token.get_secret_value(), links.serve) as port,
     ):
-        register, term = await Register.claim(bus, config, port)
-        state, background = State(config.policy, term), Background()
-        metrics = Metrics(state)
-        links.on_step = metrics.step
-        watch = BrokerWatch(bus, state, loop.post)
-        intake = Intake(bus, state, watch.post, background, datetime.now(UTC))
-        outbox = Outbox(bus, loop.post, background, cell=config.cell, term=term)
-        updates = IndexUpdates(index, config.cell, term)
-        carriers = {**carriers_of(links, intake, outbox, register, updates), Started: metrics.started}
-        await intake.listen()
-        await serve_status(bus, lambda: status(config.instance, port, state))
-        await serve_metrics(bus, metrics.registry)
-        with open_log(config.policy, term, config.event_log_path) as events:
-            await run_beside(
-                loop.run(state, events, carriers, until=stop),
-                intake.pull(config.max_waiting),
-                register.publish(),
-                updates.run(),
-                watch.run(),
-            )
-        await background.settle(config.drain_s)
+        standby = Standby(bus, await bus.cells(), config.model, config.cell)
+        seat = Seat(config.instance, port, standby)
+        await serve_status(bus, seat.status)
+        begin = Reign.begin(config, port, bus, index, loop=loop, links=links, standby=standby)
+        reign = await unless(stop, begin)
+        if reign is not None:
+            seat.state = reign.state
+            await serve_metrics(bus, reign.metrics.registry)
+            await reign.run(until=stop)
     get_logger(SERVICE).info("stopped")
 
 
-def carriers_of(links: Links, intake: Intake, outbox: Outbox, register: Register, updates: IndexUpdates) -> Carriers:
-    """Who carries out which command."""
+class Seat:
+    """What this process says of itself. It is ready when it stands by, or leads and every needed role has a worker."""
 
-    def acknowledge(command: AckRequest) -> None:
-        outbox.forget(command)
-        intake.acknowledge(command)
+    def __init__(self, instance: str, port: int, standby: Standby) -> None:
+        self._instance, self._port, self._standby = instance, port, standby
+        self.state: State | None = None  # once it leads
 
-    return {
-        Send: links.carry,
-        Refuse: links.carry,
-        Reply: intake.reply,
-        Ordered: intake.ordered,
-        AckRequest: acknowledge,
-        Tell: outbox.tell,
-        Ask: outbox.ask,
-        AskHost: outbox.ask_host,
-        KillWorker: outbox.kill,
-        DeadLetter: outbox.dead_letter,
-        OpenCell: register.open,
-        UpdateIndex: updates.update,
-    }
-
-
-def status(instance: str, port: int, state: State) -> ServiceStatus:
-    """Ready when every needed role has a worker."""
-    missing = missing_roles(state)
-    detail = f"no {' and no '.join(missing)} worker" if missing else ""
-    return ServiceStatus(SERVICE, instance, os.getpid(), port, not missing, detail, (cell_status(state),))
+    def status(self) -> ServiceStatus:
+        if self.state is None:
+            ready = self._standby.is_standing_by
+            detail = "standing by" if ready else "looking for a leader"
+            return ServiceStatus(SERVICE, self._instance, os.getpid(), self._port, ready, detail)
+        missing = missing_roles(self.state)
+        detail = f"no {' and no '.join(missing)} worker" if missing else ""
+        cells = (cell_status(self.state),)
+        return ServiceStatus(SERVICE, self._instance, os.getpid(), self._port, not missing, detail, cells)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from services.scheduler.state import State
 from services.scheduler.timeouts import next_expiry_s
 
 FROZEN_S = 0.1  # a time that came longer ago than this was not missed for work
+SHORTEST_S = 0.001  # of an alarm: clocks differ in their last bits, and an alarm that comes early must not spin
 HEARING_S = 0.01  # after a time has come: what is in the sockets by then is read
 THAW_S = 0.1  # the same after a freeze, for others may have been frozen as well
 
@@ -43,7 +44,7 @@ class Loop:
     """Events may be posted before `run`; they wait for it."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        self.clock = clock
         self._events: list[Event] = []
         self._wake = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
@@ -74,7 +75,7 @@ class Loop:
 
     def _turn(self, state: State, log: EventLog, carriers: Carriers) -> None:
         events, self._events = tuple(self._events), []
-        now_s = self._turned_s = self._clock.now_s()
+        now_s = self._turned_s = self.clock.now_s()
         log.append(now_s, events)
         commands = turn(state, events, now_s)
         if commands:
@@ -86,7 +87,7 @@ class Loop:
 
     def _late_s(self) -> float:
         """How long ago the alarm should have gone off; negative before."""
-        return self._clock.now_s() - self._due_s
+        return self.clock.now_s() - self._due_s
 
     async def _listen(self) -> None:
         """A time has come: before anybody is taken for silent, read what they said.
@@ -97,7 +98,7 @@ class Loop:
         await asyncio.sleep(THAW_S if was_frozen else HEARING_S)
         if was_frozen:
             logger.warning("was_frozen", seconds=round(self._late_s(), 1))
-            self._clock.set_back(self._late_s())
+            self.clock.set_back(self._late_s())
 
     def _set_alarm(self, state: State) -> None:
         if self._alarm is not None:
@@ -106,5 +107,5 @@ class Loop:
         expiry_s = next_expiry_s(state)
         self._due_s = float("inf") if expiry_s is None else max(expiry_s, self._turned_s)
         if expiry_s is not None:
-            delay_s = max(0.0, expiry_s - self._clock.now_s())
+            delay_s = max(SHORTEST_S, expiry_s - self.clock.now_s())
             self._alarm = asyncio.get_running_loop().call_later(delay_s, self._wake.set)

@@ -85,6 +85,7 @@ def _adopt(state: State, request_id: str, now_s: float) -> None:
     choice.phase = Phase.DECODING if is_decoding else Phase.PREFILLING
     choice.explain(Reason.DECODING if is_decoding else Reason.ADMITTED, now_s)
     residence.join(state, choice, worker, held.until)
+    state.needy[choice.handle] = choice  # its grants may be used up: then no row of it will tell
     state.counts["adopted_sequences"] += 1
 
 

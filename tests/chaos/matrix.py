@@ -50,6 +50,7 @@ NEW_TERM: Final = (
     "scheduler.hello",
     "scheduler.snapshot.send",
 )
+HANDED_OVER: Final = ("scheduler.hand_over",)  # what no hybrid stack does
 STARTING: Final = tuple(name for name in NEW_TERM if name.startswith("scheduler"))  # of a process not there yet
 
 
@@ -80,7 +81,7 @@ class Case:
 def cases() -> list[Case]:
     """All of them; neighbours run in different roles, and a point's two actions do, too."""
     return [
-        Case(point, action, ROLES[(number + turn) % 2])
+        Case(point, action, "disaggregated" if point in HANDED_OVER else ROLES[(number + turn) % 2])
         for number, point in enumerate(POINTS)
         for turn, action in enumerate(ACTIONS)
     ]

@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(480)]
 LAYOUTS: dict[str, dict[str, Any]] = {
     "hybrid": {"role": "hybrid"},
     "disaggregated": {"role": "disaggregated"},
+    "torch": {"role": "hybrid", "kernels": "torch"},
     "two of each": {"role": "disaggregated", "prefill": 2, "decode": 2, "tokenizers": 2},
 }
 

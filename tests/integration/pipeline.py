@@ -60,6 +60,7 @@ class Pipeline:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}  # by service
         self.workers: dict[str, subprocess.Popen[bytes]] = {}  # by incarnation, until they are ended
         self.killed: list[str] = []
+        self._restarts: dict[str, dict[str, Any]] = {}  # by incarnation, how it was started
         self.settings: dict[str, dict[str, object]] = {service: {} for service in SERVICES}
         self._folder, self._open = folder, AsyncExitStack()
         _write_tokenizer(folder)
@@ -75,7 +76,10 @@ class Pipeline:
         self.to_scheduler = await self._open.enter_async_context(proxy(f"tcp://127.0.0.1:{self._link_port}"))
         agent = await self._open.enter_async_context(self.nats.connect("supervisor"))
         await agent.serve(flow.host_subject("local"), self._host)
-        self._admin = await self._open.enter_async_context(self.nats.connect(ADMIN))
+        self.admin = await self._open.enter_async_context(self.nats.connect(ADMIN))
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        client = httpx.AsyncClient(base_url=self.base_url, timeout=60, limits=limits, verify=False)
+        self._client = await self._open.enter_async_context(client)
         for service in SERVICES:
             self.start(service)
 
@@ -99,8 +103,9 @@ class Pipeline:
         self.processes[service].wait()
 
     def start_worker(self, *, step_s: float = 0.01, blocks: int = 256, **more: object) -> str:
-        """A decode worker; its incarnation."""
+        """A decode worker, started again whenever the scheduler has it ended; its incarnation."""
         incarnation = secrets.token_hex(16)
+        self._restarts[incarnation] = {"step_s": step_s, "blocks": blocks, **more}
         settings = {
             "role": "decode",
             "model": MODEL,
@@ -123,23 +128,32 @@ class Pipeline:
             )
         return incarnation
 
+    def restart(self, service: str) -> None:
+        self.end(service)
+        self.start(service)
+
+    def end_worker(self, incarnation: str) -> None:
+        process = self.workers.pop(incarnation)
+        process.kill()
+        process.wait()
+
     async def ready(self, *, workers: int = 1) -> None:
         """Until requests can be served by so many workers."""
-        async with httpx.AsyncClient() as client, asyncio.timeout(SOON_S):
+        async with asyncio.timeout(SOON_S):
             while True:
                 with suppress(httpx.TransportError, Unavailable):
-                    ready = await client.get(f"{self.base_url}/ready")
+                    ready = await self._client.get("/ready")
                     if ready.status_code == 200 and len((await self.status()).workers) >= workers:
                         return
                 await asyncio.sleep(0.05)
 
     async def status(self) -> CellStatus:
         payload = codec.encode_in("ControlMessage", StatusQuery())
-        return codec.decode(CellStatus, await self._admin.request(flow.control_subject(CELL), payload, timeout_s=1.0))
+        return codec.decode(CellStatus, await self.admin.request(flow.control_subject(CELL), payload, timeout_s=1.0))
 
     async def queued(self) -> tuple[int, int]:
         """Messages in the two queues: requests, sequences."""
-        infos = [await self._admin._js.stream_info(name) for name in (flow.REQUESTS_STREAM, flow.SEQUENCES_STREAM)]
+        infos = [await self.admin._js.stream_info(name) for name in (flow.REQUESTS_STREAM, flow.SEQUENCES_STREAM)]
         return infos[0].state.messages, infos[1].state.messages
 
     async def quiet(self) -> None:
@@ -164,10 +178,7 @@ class Pipeline:
         body = {"model": MODEL, "prompt": list(ids), "max_tokens": max_tokens, "temperature": 0, "stream": True}
         body |= {"ignore_eos": True, "return_token_ids": True, **more}
         try:
-            async with (
-                httpx.AsyncClient(base_url=self.base_url, timeout=60) as client,
-                client.stream("POST", "/v1/completions", json=body) as response,
-            ):
+            async with self._client.stream("POST", "/v1/completions", json=body) as response:
                 answer.status, answer.headers = response.status_code, dict(response.headers)
                 if answer.status != 200:
                     answer.error = json.loads(await response.aread())["error"]
@@ -210,6 +221,7 @@ class Pipeline:
             process.kill()
             await asyncio.to_thread(process.wait)
             self.killed.append(message.incarnation)
+            self.start_worker(**self._restarts[message.incarnation])
         return codec.encode_in("HostReply", Gone(message.incarnation))
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import types
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, cast
 
 from pydantic import SecretStr
@@ -12,24 +12,18 @@ from libs.contracts import codec, flow
 from libs.contracts.errors import Unavailable
 from libs.contracts.messages import Gone, Incarnations, Kill, Request
 from libs.contracts.messages import Sequence as WireSequence
+from libs.runtime.prefix_index import PrefixIndex
 from services.gateway.crowd import Crowd
 from services.gateway.hub import Hub
 from services.gateway.intake import listening
-from services.gateway.metrics import Metrics
+from services.gateway.metrics import Metrics as GatewayMetrics
 from services.gateway.outbox import Outbox as GatewayOutbox
 from services.gateway.stream import ClientGone, Stream
-from services.scheduler.__main__ import carriers_of
-from services.scheduler.background import Background, run_beside
-from services.scheduler.broker_watch import BrokerWatch
 from services.scheduler.config import Config
-from services.scheduler.event_log import EventLog
 from services.scheduler.events import AckRequest
-from services.scheduler.index import IndexUpdates
-from services.scheduler.intake import Intake
 from services.scheduler.loop import Clock as LoopClock
 from services.scheduler.loop import Loop
-from services.scheduler.outbox import Outbox
-from services.scheduler.register import Register
+from services.scheduler.reign import Reign
 from services.scheduler.rpc import Links
 from services.scheduler.state import State
 from services.tokenizer.choose import open_cells
@@ -40,6 +34,8 @@ from tests.model.client import Client, Directory
 from tests.model.demand import CELL, MODEL, TIMEOUT_S, Call, serve, stream_of
 from tests.model.process import Clock, Process
 from tests.model.worker import HOST
+
+WAITING_MAX = 1024
 
 
 class _Steady(LoopClock):
@@ -85,25 +81,13 @@ class Scheduler(Process):
         return f"{self._config.link_host}:{self.port}"
 
     async def _serve(self) -> None:
-        bus, config = self._client.as_bus(), self._config
-        register, term = await Register.claim(bus, config, self.port)
-        state, background = State(config.policy, term), Background()
-        now = datetime.fromtimestamp(self.clock.now_s, UTC)
-        watch = BrokerWatch(bus, state, self._loop.post)
-        intake = Intake(bus, state, watch.post, background, now)
-        self.outbox = Outbox(bus, self._loop.post, background, cell=CELL, term=term)
-        updates = IndexUpdates(cast(Any, _NoIndex()), CELL, term)
-        carriers = dict(carriers_of(self.links, intake, self.outbox, register, updates))
-        carriers[AckRequest] = self._noting(carriers[AckRequest])
-        await intake.listen()
-        self.state = state
-        await run_beside(
-            self._loop.run(state, EventLog(config.policy, term), carriers, until=asyncio.Event()),
-            intake.pull(config.max_waiting),
-            register.publish(),
-            updates.run(),
-            watch.run(),
+        index = cast(PrefixIndex, _NoIndex())
+        reign = await Reign.begin(
+            self._config, self.port, self._client.as_bus(), index, loop=self._loop, links=self.links
         )
+        reign.carriers = {**reign.carriers, AckRequest: self._noting(reign.carriers[AckRequest])}
+        self.reign, self.state = reign, reign.state
+        await reign.run(until=asyncio.Event())
 
     def _noting(self, acknowledge: Callable[[Any], None]) -> Callable[[Any], None]:
         def carry(command: AckRequest) -> None:
@@ -117,10 +101,10 @@ class Gateway(Process):
     def __init__(self, number: int, clock: Clock, broker: Broker) -> None:
         super().__init__(f"gateway-{number}", clock)
         self._client = Client(broker, self)
-        self.metrics = Metrics(MODEL)
+        self.metrics = GatewayMetrics(MODEL)
         outbox = GatewayOutbox(self._client.as_bus(), self.name, patience_s=TIMEOUT_S, unix_s=lambda: self.clock.now_s)
         self.outbox = outbox
-        self.hub = Hub(outbox, self.metrics, Crowd(max_waiting=10_000, max_wait_s=1e9))
+        self.hub = Hub(outbox, self.metrics, Crowd(max_waiting=WAITING_MAX, max_wait_s=TIMEOUT_S))
         self.streams: dict[str, Stream] = {}
         self.start(self._serve())
 

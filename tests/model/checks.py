@@ -7,19 +7,20 @@ from libs.engine.worker.held import Held
 from services.scheduler import roll_call
 from services.scheduler.audit import audit
 from services.scheduler.reasons import Reason
+from services.scheduler.worker_book import VERSIONS_AHEAD
 from tests.fakes.engine import expected
 from tests.model.actors import Gateway, Scheduler
 from tests.model.demand import Call
 from tests.model.worker import Worker
 from tests.model.world import BLOCK_TOKENS, World
 
-EXITS = ("Fenced",)  # of schedulers whose term is over, and of workers that were given up
 UNACCEPTED = ("unavailable", "overloaded")  # nobody could take it
 DEATHS_OF_POISON = 3
+HEALING_S = 240.0
 
 
 def check(world: World) -> None:
-    problems = [*_writers(world), *_schedulers(world), *_clients(world)]
+    problems = [*_writers(world), *_orders(world), *_schedulers(world), *_clients(world)]
     assert not problems, problems
 
 
@@ -54,6 +55,20 @@ def leader_of(world: World) -> Scheduler | None:
     return next((s for s in world.schedulers if record is not None and s.name == record.scheduler), None)
 
 
+def _orders(world: World) -> Iterator[str]:
+    """Whoever has begun a version has the order that its scheduler means, and few wait behind it."""
+    for worker in world.workers:
+        residents = worker.residents
+        if len(residents._queue) > VERSIONS_AHEAD:
+            yield f"{worker.name} has {len(residents._queue)} versions to take"
+        for scheduler in world.schedulers:
+            state = scheduler.state
+            book = None if state is None else state.obeying(worker.incarnation, residents._order_term)
+            is_same = book is not None and book._order.version == residents.version
+            if book is not None and is_same and book.has_order and book._order.hash != residents._order.hash:
+                yield f"{worker.name} and {scheduler.name} differ in version {residents.version}"
+
+
 def _schedulers(world: World) -> Iterator[str]:
     for scheduler in world.schedulers:
         if scheduler.state is not None:
@@ -76,6 +91,9 @@ def _clients(world: World) -> Iterator[str]:
 
 def _logs(world: World, gateway: Gateway) -> Iterator[str]:
     for request_id, stream in gateway.streams.items():
+        if stream.epoch < world.epochs.get(request_id, 0):
+            yield f"{gateway.name} went back to epoch {stream.epoch} of {request_id}"
+        world.epochs[request_id] = stream.epoch
         call, ids = world.calls[request_id], tuple(stream.choices[0].log.ids)
         undisturbed = call.ids if not call.stops else expected(call.prompt, call.params)[0]
         if ids != undisturbed[: len(ids)]:
@@ -90,6 +108,20 @@ def _may_fail(world: World, call: Call) -> bool:
     if call.outcome == "poison":
         return world.died.get("Worker", 0) >= DEATHS_OF_POISON
     return call.outcome in UNACCEPTED and not call.got
+
+
+def finish(world: World) -> None:
+    """Heal everything: in the end nothing is left, and everybody has what they asked for."""
+    world.heal()
+    end_s = world.now_s + HEALING_S
+    while leftovers(world) and world.now_s < end_s:
+        world.flow(1.0)
+        world.restart()
+        check(world)
+    assert not leftovers(world), leftovers(world)
+
+
+NIGHTLY = "nightly"
 
 
 def leftovers(world: World) -> list[str]:
@@ -118,8 +150,8 @@ def _kept(world: World) -> Iterator[str]:
     yield from (f"{choice.request_id} has not left: {choice.phase}" for choice in state.choices.values())
     if state.facts is not None and (pool.held_blocks or pool.freeing):
         yield f"{pool.held_blocks} blocks are held, {len(pool.freeing)} freeing"
-    if leader.outbox._telling:
-        yield f"{leader.name} still tells of {list(leader.outbox._telling)}"
+    if leader.reign.outbox._telling:
+        yield f"{leader.name} still tells of {list(leader.reign.outbox._telling)}"
     for worker in world.workers:
         if worker.held or worker.under_way:
             yield f"{worker.name} holds {[held.resident.request_id for held in worker.held]}"

@@ -63,7 +63,6 @@ class Process:
         self.is_alive, self.is_frozen, self.is_dirty = True, False, True
         self.exited: BaseException | None = None
         self.complaints: list[str] = []  # what no task's owner has seen
-        self.on_exit: list[Callable[[], None]] = []
         self.loop = _Loop(clock)
         self.loop.set_exception_handler(self._complain)
         self._main: asyncio.Task[None] | None = None
@@ -101,11 +100,9 @@ class Process:
         if not self.is_alive:
             return
         self.is_alive = False
-        for hang_up in self.on_exit:
-            hang_up()
         self.loop.set_exception_handler(lambda loop, context: None)
         while tasks := asyncio.all_tasks(self.loop):
-            for task in tasks:
+            for task in sorted(tasks, key=asyncio.Task.get_name):
                 task.cancel()
             self.loop.run_forever()
         self.loop.close()

@@ -26,6 +26,7 @@ CARRIERS = {  # modules of the scheduler that wait, send or read: everything els
     "__main__",
     "background",
     "broker_watch",
+    "dead_letters",
     "config",
     "event_log",
     "index",
@@ -34,7 +35,9 @@ CARRIERS = {  # modules of the scheduler that wait, send or read: everything els
     "metrics",
     "outbox",
     "register",
+    "reign",
     "rpc",
+    "standby",
 }
 
 # In pieces, so that this file does not hold them.
@@ -191,6 +194,7 @@ def test_no_object_comes_out_of_a_file_or_a_socket() -> None:
         ("services/tokenizer/__init__.py", "import nats", "One door to NATS and Redis"),
         ("services/scheduler/plan.py", "import time", "Decisions are pure"),
         ("libs/contracts/order.py", "import asyncio", "Decisions are pure"),
+        ("libs/engine/tensors.py", "import torch", "Native kernels run without torch"),
         ("kernels/gather_blocks.py", "import libs.contracts", "Kernels know tensors only"),
         ("libs/contracts/errors.py", "import libs.runtime", "Imports point down"),
         ("libs/utils.py", "", "Every package of libs has a layer"),

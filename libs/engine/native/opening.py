@@ -2,6 +2,7 @@
 
 from libs.contracts.kv_layout import KvLayout
 from libs.engine.checkpoint import model_digest
+from libs.engine.engine_spec import EngineSpec, OpenEngine, Private, Shared
 from libs.engine.kernel_choice import level_of
 from libs.engine.model_config import ModelConfig
 from libs.engine.native.engine import NativeEngine
@@ -12,7 +13,6 @@ from libs.engine.native.packed_file import PackedKey
 from libs.engine.native.pool import NativePool
 from libs.engine.native.probe import probe_digest
 from libs.engine.numerics_class import class_name
-from libs.engine.opening import EngineSpec, OpenEngine, Private, Shared
 from libs.engine.tensors import Progress
 
 

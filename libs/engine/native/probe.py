@@ -51,7 +51,7 @@ def probe_digest(kernels: Kernels, dtype: str) -> str:
     """Hash over the bits of logits, tokens, log-probabilities and KV of two fixed steps."""
     blocks = -(-(PROMPT_TOKENS + 1) // BLOCK_TOKENS)
     pool = NativePool.private(CONFIG.kv_layout(BLOCK_TOKENS, dtype), blocks * (len(FILTERS) + 1))
-    engine = NativeEngine(kernels, pack_private(kernels, CONFIG, _checkpoint(), dtype), pool)
+    engine = NativeEngine(kernels, pack_private(kernels, CONFIG, checkpoint(), dtype), pool)
     ids = [(7 * i + 3) % CONFIG.vocab_size for i in range(PROMPT_TOKENS)]
     tables = [range(blocks * i, blocks * (i + 1)) for i in range(len(FILTERS) + 1)]
     first = [StepRow(ids, 0, table, None) for table in tables[1:]]
@@ -70,7 +70,8 @@ def probe_digest(kernels: Kernels, dtype: str) -> str:
     return digest.hexdigest()[:DIGEST_DIGITS]
 
 
-def _checkpoint() -> Checkpoint:
+def checkpoint() -> Checkpoint:
+    """The weights of CONFIG: noise of another stream for each tensor."""
     shapes = dict(expected_shapes(CONFIG))
     streams = {name: stream for stream, name in enumerate(shapes)}
     return Checkpoint(

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from libs.contracts.errors import ConfigError
 from libs.engine.checkpoint import model_digest
+from libs.engine.engine_spec import EngineSpec, Shared
 from libs.engine.kernel_choice import settle_kernels
 from libs.engine.model_config import load_model_config
-from libs.engine.opening import EngineSpec, Shared, open_engine
+from libs.engine.opening import open_engine
 from libs.engine.worker.config import WorkerConfig
 from libs.engine.worker.pool_source import pool_name, pool_source
 from libs.engine.worker.serve import Loaded

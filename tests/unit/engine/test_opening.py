@@ -6,8 +6,9 @@ import pytest
 
 from libs.contracts.errors import ConfigError
 from libs.contracts.kv_layout import CPU_TILE_TAGS, TILE_TAG_PLAIN, KvLayout
+from libs.engine.engine_spec import EngineSpec, OpenEngine, Private, Shared
 from libs.engine.model_config import load_model_config
-from libs.engine.opening import EngineSpec, OpenEngine, Private, Shared, open_engine
+from libs.engine.opening import open_engine
 from tests.engines import FAMILIES, opened, settled
 from tests.unit.engine.tiny_model import write_model
 

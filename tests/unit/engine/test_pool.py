@@ -1,17 +1,37 @@
-"""Attaching to a pool and keeping its fill counts."""
+"""Attaching to a pool and keeping its fill counts, whatever the kernels that use it."""
 
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
 from libs.contracts.errors import ConfigError
 from libs.contracts.kv_layout import KvLayout
+from libs.engine.counted_pool import CountedPool
+from libs.engine.native.pool import NativePool
 from libs.engine.pool import KvPool
 
 LAYOUT = KvLayout(layers=2, kv_heads=3, head_dim=8, block_tokens=16, dtype="bfloat16")
 BLOCKS = 5
+
+Kind = type[CountedPool]
+
+
+@pytest.fixture(params=[KvPool, NativePool])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    chosen: Kind = request.param
+    return chosen
+
+
+def block_bytes(pool: CountedPool) -> npt.NDArray[np.uint8]:
+    """[N, bytes of a block], to read and to write."""
+    if isinstance(pool, NativePool):
+        return pool.blocks_NB
+    assert isinstance(pool, KvPool)
+    return pool.kv_NLCHTD.view(torch.uint8).numpy().reshape(pool.blocks, -1)
 
 
 def write_pool(path: Path, layout: KvLayout = LAYOUT, blocks: int = BLOCKS) -> Path:
@@ -38,35 +58,35 @@ def test_two_attachments_share_bytes_and_fill_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"layers": 3}, {"block_tokens": 32}, {"dtype": "float32"}, {"tile_tag": "vnni"}])
-def test_another_layout_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
+def test_another_layout_is_refused(kind: Kind, tmp_path: Path, change: dict[str, object]) -> None:
     """A pool made for other shapes, types or tiles does not attach."""
     path = write_pool(tmp_path / "pool")
 
     with pytest.raises(ConfigError, match="another KV layout"):
-        KvPool.attach(path, replace(LAYOUT, **change))  # type: ignore[arg-type]
+        kind.attach(path, replace(LAYOUT, **change))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [(b"", "header"), (b"\0" * 8192, "not a KV pool"), (LAYOUT.pack_header(BLOCKS) + b"\0" * 4096, "smaller")],
 )
-def test_a_file_that_is_no_whole_pool_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_a_file_that_is_no_whole_pool_is_refused(kind: Kind, tmp_path: Path, content: bytes, reason: str) -> None:
     """Empty, foreign and truncated files are config errors, never a later bus error."""
     (tmp_path / "pool").write_bytes(content)
 
     with pytest.raises(ConfigError, match=reason):
-        KvPool.attach(tmp_path / "pool", LAYOUT)
+        kind.attach(tmp_path / "pool", LAYOUT)
 
 
-def test_a_missing_file_is_a_config_error(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_config_error(kind: Kind, tmp_path: Path) -> None:
     """The path is named."""
     with pytest.raises(ConfigError, match="absent"):
-        KvPool.attach(tmp_path / "absent", LAYOUT)
+        kind.attach(tmp_path / "absent", LAYOUT)
 
 
-def test_committed_means_every_block_holds_its_tokens() -> None:
+def test_committed_means_every_block_holds_its_tokens(kind: Kind) -> None:
     """A table is committed up to what was published through it, and not one token further."""
-    pool = KvPool.private(LAYOUT, BLOCKS)
+    pool = kind.private(LAYOUT, BLOCKS)
     table = [3, 1, 0]
 
     pool.publish(table, 0, 20)
@@ -77,9 +97,9 @@ def test_committed_means_every_block_holds_its_tokens() -> None:
     assert not pool.is_committed([3], 17)
 
 
-def test_reset_makes_blocks_fresh() -> None:
+def test_reset_makes_blocks_fresh(kind: Kind) -> None:
     """A granted block starts at 0 whatever it held."""
-    pool = KvPool.private(LAYOUT, BLOCKS)
+    pool = kind.private(LAYOUT, BLOCKS)
     pool.publish([0, 1], 0, 32)
 
     pool.reset([1])
@@ -100,3 +120,29 @@ def test_a_copy_holds_no_more_than_its_source() -> None:
     assert pool.fill_counts_N.tolist() == [10, 4, 10, 0, 0]
     assert torch.equal(pool.kv_NLCHTD[1, :, :, :, :4], pool.kv_NLCHTD[0, :, :, :, :4])
     assert torch.equal(pool.kv_NLCHTD[1, :, :, :, 4:], last)
+
+
+def test_both_kinds_share_header_counts_and_bytes(tmp_path: Path) -> None:
+    """Attached to one pool they see the same blocks; only what a block's bytes mean is their own."""
+    path = write_pool(tmp_path / "pool")
+    torchs, natives = KvPool.attach(path, LAYOUT), NativePool.attach(path, LAYOUT)
+
+    block_bytes(natives)[3] = 7
+    natives.publish([3], 0, 16)
+
+    assert torchs.fill_counts_N.tolist() == [0, 0, 0, 16, 0]
+    assert np.array_equal(block_bytes(torchs), block_bytes(natives))
+    assert block_bytes(torchs)[3].min() == 7 and not block_bytes(torchs)[:3].any()
+
+
+def test_a_native_copy_takes_the_whole_block_and_counts_what_was_asked() -> None:
+    """A tile interleaves its tokens; nobody reads beyond the fill count."""
+    pool = NativePool.private(LAYOUT, BLOCKS)
+    pool.blocks_NB[0] = np.arange(LAYOUT.block_bytes) % 251
+    pool.publish([0], 0, 10)
+
+    pool.copy(0, 1, 4)
+    pool.copy(0, 2, 16)
+
+    assert pool.fill_counts_N.tolist() == [10, 4, 10, 0, 0]
+    assert np.array_equal(pool.blocks_NB[1], pool.blocks_NB[0]) and np.array_equal(pool.blocks_NB[2], pool.blocks_NB[0])

@@ -80,6 +80,16 @@ def test_credentials_are_drawn_anew_and_long() -> None:
     assert one.link_token not in repr(one)
 
 
+def test_workers_learn_which_kernels_were_settled() -> None:
+    """The same ones as the pool's layout was made for; torch's threads are nobody else's business."""
+    native = service_environ(settled(), "decode_worker", 0, LIFE)
+    torch = service_environ(settled(kernels="torch"), "decode_worker", 0, LIFE)
+    gateway = service_environ(settled(kernels="torch"), "gateway", 0, LIFE)
+
+    assert [env["HR_DECODE_WORKER_KERNELS"] for env in (native, torch)] == ["native:avx2", "torch"]
+    assert [env["OMP_NUM_THREADS"] for env in (native, torch, gateway)] == ["1", "8", "1"]
+
+
 @pytest.mark.parametrize(
     ("role", "decode", "threads"),
     [("hybrid", 1, 4), ("auto", 2, 2), ("hybrid", 3, 1), ("hybrid", 8, 1), ("disaggregated", 1, 2)],
