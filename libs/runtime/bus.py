@@ -187,6 +187,12 @@ class Bus:
         """
         await self._declare(stream, lambda: work_queue.declare(self._js, stream, subjects, max_messages=max_messages))
 
+    async def declare_log(self, stream: str, subjects: Sequence[str], *, max_messages: int) -> None:
+        """Create or update a JetStream stream that keeps the newest messages, for people to read."""
+        await self._declare(
+            stream, lambda: work_queue.declare_log(self._js, stream, subjects, max_messages=max_messages)
+        )
+
     async def enqueue(self, subject: str, payload: bytes, *, message_id: str, traceparent: str = "") -> None:
         """Store in the work queue of `subject`; a message id seen within 120 s is stored once.
 

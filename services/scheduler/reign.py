@@ -8,6 +8,7 @@ from libs.runtime.prefix_index import PrefixIndex
 from services.scheduler.background import Background, run_beside
 from services.scheduler.broker_watch import BrokerWatch
 from services.scheduler.config import Config
+from services.scheduler.dead_letters import DeadLetters
 from services.scheduler.event_log import open_log
 from services.scheduler.events import (
     AckRequest,
@@ -86,8 +87,10 @@ class Reign:
         begun_at = datetime.fromtimestamp(loop.clock.now_s(), UTC)
         self._intake = Intake(bus, state, self._watch.post, self._background, begun_at)
         self.outbox = Outbox(bus, loop.post, self._background, cell=config.cell, term=state.term)
+        self._dead_letters = DeadLetters(bus, config, self._background)
         self._updates = IndexUpdates(index, config.cell, state.term)
         self.carriers = self._carriers(links)
+        await self._dead_letters.declare()
         await self._intake.listen()
 
     def _carriers(self, links: Links) -> Carriers:
@@ -103,7 +106,7 @@ class Reign:
             Ask: self.outbox.ask,
             AskHost: self.outbox.ask_host,
             KillWorker: self.outbox.kill,
-            DeadLetter: self.outbox.dead_letter,
+            DeadLetter: self._dead_letters.bury,
             OpenCell: self._register.open,
             UpdateIndex: self._updates.update,
         }
