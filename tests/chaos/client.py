@@ -16,7 +16,7 @@ ANSWER_S = 20.0  # without any news for this long a client gives up
 async def perform(
     http: httpx.AsyncClient, base_url: str, model: str, operation: Operation, more: Mapping[str, Any] | None = None
 ) -> None:
-    """Send the request and follow it to its end, whatever that is. `more` are fields of the body that it does not name."""
+    """Send the request and follow it to its end, whatever that is. `more` are further fields of its body."""
     try:
         async with http.stream(
             "POST", f"{base_url}/completions", json={**_body(model, operation), **(more or {})}

@@ -76,7 +76,7 @@ async def undisturbed(stack: Stack) -> tuple[list[Request], list[Answer]]:
 
 
 async def disturbed(stack: Stack, name: str, load: Sequence[Request], answers: Sequence[Answer]) -> History:
-    """Kill one process of `name` at a random moment of all streams. Fails unless every answer is the undisturbed one."""
+    """Kill a process of `name` at a random moment of all streams. Fails unless every answer is the undisturbed one."""
     seed = random.SystemRandom().randrange(1 << 30)
     rng, history = random.Random(seed), History(f"survival/{stack.options['role']}-kill-{name}/{seed}")
     streams = _start(stack, load, history)
