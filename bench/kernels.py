@@ -8,6 +8,7 @@ The batch sizes take turns, round after round, so that they share a busy machine
 
 import argparse
 import ctypes
+import mmap
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from kernels.segments import even_cuts
 LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCAB = 30, 576, 9, 3, 64, 1536, 49152
 BLOCK_TOKENS = 16
 READ_BYTES = 256 << 20
+HUGE_PAGE_BYTES = 2 << 20
 
 
 class Bench:
@@ -74,7 +76,7 @@ class Bench:
     def _linear(self, n: int, k: int, cuts: tuple[int, ...] = ()) -> HrLinear:
         source = np.random.default_rng(0).standard_normal((n, k), np.float32) / np.float32(k**0.5)
         number = DTYPES[self.dtype]
-        packed = np.empty(self.library.hr_packed_bytes(n, k, number), np.uint8)
+        packed = _huge(self.library.hr_packed_bytes(n, k, number))
         self.library.hr_pack_linear(self.team, source.ctypes.data, 0, n, k, number, packed.ctypes.data)
         bounds = np.array(cuts or (0, k), np.int32)
         return HrLinear(self._keep(packed), None, self._keep(bounds), len(bounds) - 1, n, k, number)
@@ -85,6 +87,15 @@ class Bench:
     def _keep(self, array: "np.ndarray[Any, Any]") -> int:
         self._held.append(array)
         return array.ctypes.data
+
+
+def _huge(size_bytes: int) -> "np.ndarray[Any, Any]":
+    """Memory in huge pages, as an engine's weights lie."""
+    memory = mmap.mmap(-1, size_bytes + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    array = np.frombuffer(memory, np.uint8)
+    first = -array.ctypes.data % HUGE_PAGE_BYTES
+    return array[first : first + size_bytes]
 
 
 def read_bandwidth(threads: int) -> float:

@@ -65,12 +65,11 @@ def up(
     prefill: Annotated[int, typer.Option(min=0, help="Prefill workers.")] = 1,
     decode: Annotated[int, typer.Option(min=1, help="Decode workers.")] = 1,
     tokenizers: Annotated[int, typer.Option(min=1, help="Tokenizers.")] = 1,
+    schedulers: Annotated[int, typer.Option(min=1, help="Schedulers: one leads, the others stand by.")] = 1,
     kv_blocks: Annotated[int, typer.Option(min=0, help="KV blocks; 0 takes a share of the free memory.")] = 0,
     block_tokens: Annotated[int, typer.Option(help="Tokens in a block: 16, 32 or 64.")] = 16,
     max_model_len: Annotated[int, typer.Option(min=0, help="Longest sequence in tokens; 0 is the model's own.")] = 0,
-    role: Annotated[
-        str, typer.Option(help="Where prompts are computed: auto, hybrid (decode workers) or disaggregated.")
-    ] = "auto",
+    role: Annotated[str, typer.Option(help="Who computes prompts: auto, hybrid (decode) or disaggregated.")] = "auto",
     kernels: Annotated[
         str, typer.Option(help="auto, native, torch, or a level: avx512bf16, avx512, avx2, portable.")
     ] = "auto",
@@ -95,6 +94,7 @@ def up(
             prefill=prefill,
             decode=decode,
             tokenizers=tokenizers,
+            schedulers=schedulers,
             kv_blocks=kv_blocks,
             block_tokens=block_tokens,
             max_model_len=max_model_len,
@@ -169,6 +169,7 @@ def bench(
     """Measure a stack, alone or beside its peers."""
     from bench.command import BenchOptions
     from cli.bench import compare_reports, measure, model_dir, scenarios
+    from cli.models import cache_root
 
     with exit_codes():
         if compare:
@@ -178,6 +179,7 @@ def bench(
             model_dir=model_dir(model),
             scenarios=scenarios(scenario),
             rounds=rounds,
+            log_dir=cache_root() / "bench",
             base_url=base_url,
             api_key=api_key,
             peers=tuple(name.strip() for name in peers.split(",") if name.strip()),

@@ -1,4 +1,4 @@
-// A register tile is up to 8 tokens x 48 columns of float32 sums; a tile of work is one panel for up to 64 tokens.
+// A register tile is up to 8 tokens x 48 columns of float32 sums; a tile of work is one panel for up to 128 tokens.
 //
 // A sum depends on its own token and column alone, so how tokens are grouped never shows in the bits.
 #include "native/linear.h"
@@ -13,7 +13,7 @@
 namespace hr {
 namespace {
 
-constexpr int64_t TILE_TOKENS = 64;  // their inputs and a panel stay in the second-level cache
+constexpr int64_t TILE_TOKENS = 128;  // their inputs and a panel stay in the second-level cache
 #if defined(__AVX512BF16__)
 constexpr int GROUP_TOKENS = 8;  // 24 of 32 registers hold sums
 #elif defined(__AVX512F__)

@@ -32,6 +32,7 @@ class UpOptions:
     prefill: int = 1
     decode: int = 1
     tokenizers: int = 1
+    schedulers: int = 1  # one leads, the others stand by
     kv_blocks: int = 0
     block_tokens: int = 16
     max_model_len: int = 0
@@ -46,7 +47,12 @@ class UpOptions:
 
     def count(self, service: str) -> int:
         """How many processes of `service` run."""
-        counts = {"prefill_worker": self.prefill, "decode_worker": self.decode, "tokenizer": self.tokenizers}
+        counts = {
+            "prefill_worker": self.prefill,
+            "decode_worker": self.decode,
+            "tokenizer": self.tokenizers,
+            "scheduler": self.schedulers,
+        }
         return counts.get(service, 1)
 
 

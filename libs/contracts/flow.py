@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 REQUESTS_STREAM = "requests"
 SEQUENCES_STREAM = "sequences"
+DEAD_LETTERS_STREAM = "dead_letters"
 TOKENIZERS_CONSUMER = "tokenizers"
 CELLS_BUCKET = "cells"
 CELLS_CHANGED = "cells.>"  # the bucket's stream republishes each stored record there
@@ -15,6 +16,7 @@ STATUS_SUBJECT = "status"
 METRICS_SUBJECT = "metrics"
 REQUESTS_SUBJECTS = "requests.*"  # of every model
 SEQUENCES_SUBJECTS = "sequences.*.*"  # of every cell
+DEAD_LETTERS_SUBJECTS = "dead.*.*"  # of every cell
 ALIVE_SUBJECTS = "alive.*"  # of every gateway
 TRACEPARENT_HEADER = "traceparent"
 INBOX_PREFIX = "_INBOX."  # a whole token before the service: wildcards match whole tokens only
@@ -67,6 +69,10 @@ def requests_subject(model: str) -> str:
 
 def sequences_subject(model: str, cell: str) -> str:
     return f"sequences.{subject_token(model)}.{subject_token(cell)}"
+
+
+def dead_letters_subject(model: str, cell: str) -> str:
+    return f"dead.{subject_token(model)}.{subject_token(cell)}"
 
 
 def cell_key(model: str, cell: str) -> str:
@@ -131,7 +137,15 @@ PERMISSIONS: dict[str, Permissions] = {
         (CELLS_CHANGED,),
     ),
     "scheduler": Permissions(
-        ("replies.*", "host.*", "$JS.API.>", f"$JS.ACK.{SEQUENCES_STREAM}.>", f"$KV.{CELLS_BUCKET}.>"),
+        (
+            "replies.*",
+            "host.*",
+            "control.*",
+            DEAD_LETTERS_SUBJECTS,
+            "$JS.API.>",
+            f"$JS.ACK.{SEQUENCES_STREAM}.>",
+            f"$KV.{CELLS_BUCKET}.>",
+        ),
         ("control.*", "alive.*", CELLS_CHANGED),
     ),
     "prefill_worker": _WORKER,

@@ -187,6 +187,12 @@ class Bus:
         """
         await self._declare(stream, lambda: work_queue.declare(self._js, stream, subjects, max_messages=max_messages))
 
+    async def declare_log(self, stream: str, subjects: Sequence[str], *, max_messages: int) -> None:
+        """Create or update a JetStream stream that keeps the newest messages, for people to read."""
+        await self._declare(
+            stream, lambda: work_queue.declare_log(self._js, stream, subjects, max_messages=max_messages)
+        )
+
     async def enqueue(self, subject: str, payload: bytes, *, message_id: str, traceparent: str = "") -> None:
         """Store in the work queue of `subject`; a message id seen within 120 s is stored once.
 
@@ -228,9 +234,12 @@ class Bus:
         """Create the bucket of cell records."""
         await self._declare(flow.CELLS_BUCKET, lambda: cells.declare(self._js))
 
-    async def claim_term(self, record: CellRecord) -> int:
-        """Store `record` under the next higher term of its cell, by compare-and-set. Returns that term."""
-        claimed = await cells.claim_term(self._js, record)
+    async def claim_term(self, record: CellRecord, *, after: int | None = None) -> int:
+        """Store `record` under the next higher term of its cell, by compare-and-set. Returns that term.
+
+        Raises Fenced when `after` is given and the cell has a higher term by now: somebody else was faster.
+        """
+        claimed = await cells.claim_term(self._js, record, after)
         self._keep_cell(claimed)
         return claimed.term
 

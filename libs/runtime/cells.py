@@ -43,11 +43,15 @@ async def declare(js: JetStreamContext) -> None:
     await create_stream(js, config)
 
 
-async def claim_term(js: JetStreamContext, record: CellRecord) -> CellRecord:
-    """The record as stored, under the next term."""
+async def claim_term(js: JetStreamContext, record: CellRecord, after: int | None) -> CellRecord:
+    """The record as stored, under the next term; what the cell held under the last one it most likely still holds."""
     for _ in range(CLAIM_TRIES):
         held, revision = await _read(js, record)
-        claimed = replace(record, term=held.term + 1 if held else 1)
+        if after is not None and held is not None and held.term > after:
+            raise Fenced(f"cell {record.cell} has term {held.term} already")
+        claimed = replace(record, term=1)
+        if held is not None:
+            claimed = replace(held, term=held.term + 1, scheduler=record.scheduler, address=record.address)
         if await _swap(js, claimed, revision):
             return claimed
     raise Unavailable(f"cell {record.cell} is claimed by too many at once")

@@ -138,6 +138,12 @@ class LinkClient:
             except MalformedMessage as error:
                 log.warning("malformed_message", reason=error.message)
 
+    async def finish(self) -> None:
+        """Say no more, and return once the scheduler has read it all: a link that is cut may lose the last words."""
+        with contextlib.suppress(*_BROKEN):
+            await self._call.done_writing()
+            await self._call.code()
+
     async def _ending(self) -> LinkLost | LinkRefused:
         code, details = await self._call.code(), await self._call.details()
         return _ending(code, details)

@@ -67,6 +67,11 @@ class Work:
         with suppress(nats.errors.Error):
             await self._message.ack()
 
+    async def reject(self) -> None:
+        """It is no message of ours: it leaves the queue and must not come again."""
+        with suppress(nats.errors.Error):
+            await self._message.term()
+
     async def extend(self) -> None:
         """Start the ack wait anew: we are still at it."""
         with suppress(nats.errors.Error):
@@ -87,6 +92,18 @@ async def declare(js: JetStreamContext, stream: str, subjects: Sequence[str], *,
         discard=DiscardPolicy.NEW,
         max_msgs=max_messages,
         duplicate_window=DUPLICATE_WINDOW_S,
+    )
+    await create_stream(js, config)
+
+
+async def declare_log(js: JetStreamContext, stream: str, subjects: Sequence[str], *, max_messages: int) -> None:
+    config = StreamConfig(
+        name=stream,
+        subjects=list(subjects),
+        retention=RetentionPolicy.LIMITS,
+        storage=StorageType.FILE,
+        discard=DiscardPolicy.OLD,
+        max_msgs=max_messages,
     )
     await create_stream(js, config)
 

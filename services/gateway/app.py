@@ -29,6 +29,11 @@ def create_app(service: Service, scrape: Scrape, *, api_key: str) -> Guard:
     async def alive(request: Request) -> Response:
         return _json({"status": "alive"})
 
+    async def healthy(request: Request) -> Response:
+        """As `alive`, but a server that goes away says so to whoever sends it requests."""
+        leaving = service.door.is_shut
+        return _json({"status": "leaving" if leaving else "alive"}, status=503 if leaving else 200)
+
     async def ready(request: Request) -> Response:
         obstacle = await service.door.ready()
         return _json({"status": obstacle or "ready"}, status=503 if obstacle else 200)
@@ -38,7 +43,7 @@ def create_app(service: Service, scrape: Scrape, *, api_key: str) -> Guard:
         return Response(await scrape(openmetrics), media_type=OPENMETRICS_TYPE if openmetrics else CONTENT_TYPE)
 
     routes = [
-        Route("/health", alive),
+        Route("/health", healthy),
         Route("/live", alive),
         Route("/ready", ready),
         Route("/metrics", exposition),

@@ -80,6 +80,7 @@ class Hub:
 
         Raises Overloaded, Unavailable, or Refused when it is too large; then it is not held.
         """
+        self.check_room()  # others may have come in while its body was read
         self._crowd.joined(self._waiting(), asyncio.get_running_loop().time())
         self._streams[stream.request_id] = stream
         self._occupied.set()

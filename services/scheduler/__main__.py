@@ -13,10 +13,12 @@ from libs.runtime.prefix_index import PrefixIndex
 from libs.runtime.process import run, stop_signal
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
+from services.scheduler.background import unless
 from services.scheduler.config import Config
 from services.scheduler.loop import Clock, Loop
 from services.scheduler.reign import Reign
 from services.scheduler.rpc import Links
+from services.scheduler.standby import Standby
 from services.scheduler.state import State
 from services.scheduler.status import cell_status, missing_roles
 
@@ -40,18 +42,34 @@ async def main() -> None:
         ) as index,
         serve_link(f"{config.link_host}:{config.link_port}", config.link_token.get_secret_value(), links.serve) as port,
     ):
-        reign = await Reign.begin(config, port, bus, index, loop=loop, links=links)
-        await serve_status(bus, lambda: status(config.instance, port, reign.state))
-        await serve_metrics(bus, reign.metrics.registry)
-        await reign.run(until=stop)
+        standby = Standby(bus, await bus.cells(), config.model, config.cell)
+        seat = Seat(config.instance, port, standby)
+        await serve_status(bus, seat.status)
+        begin = Reign.begin(config, port, bus, index, loop=loop, links=links, standby=standby)
+        reign = await unless(stop, begin)
+        if reign is not None:
+            seat.state = reign.state
+            await serve_metrics(bus, reign.metrics.registry)
+            await reign.run(until=stop)
     get_logger(SERVICE).info("stopped")
 
 
-def status(instance: str, port: int, state: State) -> ServiceStatus:
-    """Ready when every needed role has a worker."""
-    missing = missing_roles(state)
-    detail = f"no {' and no '.join(missing)} worker" if missing else ""
-    return ServiceStatus(SERVICE, instance, os.getpid(), port, not missing, detail, (cell_status(state),))
+class Seat:
+    """What this process says of itself. It is ready when it stands by, or leads and every needed role has a worker."""
+
+    def __init__(self, instance: str, port: int, standby: Standby) -> None:
+        self._instance, self._port, self._standby = instance, port, standby
+        self.state: State | None = None  # once it leads
+
+    def status(self) -> ServiceStatus:
+        if self.state is None:
+            ready = self._standby.is_standing_by
+            detail = "standing by" if ready else "looking for a leader"
+            return ServiceStatus(SERVICE, self._instance, os.getpid(), self._port, ready, detail)
+        missing = missing_roles(self.state)
+        detail = f"no {' and no '.join(missing)} worker" if missing else ""
+        cells = (cell_status(self.state),)
+        return ServiceStatus(SERVICE, self._instance, os.getpid(), self._port, not missing, detail, cells)
 
 
 if __name__ == "__main__":

@@ -84,8 +84,9 @@ class Intake:
         try:
             sequence = codec.decode(Sequence, work.payload)
         except MalformedMessage as error:
+            self._bus.counts["malformed_message"] += 1
             log.warning("malformed_message", subject=flow.SEQUENCES_STREAM, reason=error.message)
-            await work.ack()
+            await work.reject()
             return
         works = self._works.setdefault(sequence.request_id, [])
         works.append(work)

@@ -19,7 +19,6 @@ from services.scheduler.events import (
     Answered,
     Ask,
     AskHost,
-    DeadLetter,
     Event,
     KillWorker,
     Listed,
@@ -52,17 +51,6 @@ class Outbox:
 
     def ask_host(self, command: AskHost) -> None:
         self._background.spawn(self._list(command))
-
-    def dead_letter(self, command: DeadLetter) -> None:
-        """For an operator; the prompt stays out of logs."""
-        log.error(
-            "dead_letter",
-            request_id=command.request_id,
-            tenant=command.tenant,
-            deaths=command.deaths,
-            prompt_tokens=command.prompt_tokens,
-            generated_tokens=command.generated_tokens,
-        )
 
     def forget(self, command: AckRequest) -> None:
         """Stop telling about this request."""

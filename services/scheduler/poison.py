@@ -23,7 +23,7 @@ def is_poison(choice: Choice) -> bool:
 def blame(worker: WorkerBook, block_tokens: int) -> None:
     """The worker is dead: count it for those that it may have been computing."""
     for choice in worker.residents.values():
-        if worker.may_compute(choice, len(choice.table) * block_tokens - choice.cursor):
+        if worker.may_have_computed(choice, len(choice.table) * block_tokens - choice.cursor):
             choice.deaths += 1
             choice.died_at = choice.cursor + max(choice.chunked, 1) - 1
 

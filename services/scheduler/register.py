@@ -4,13 +4,14 @@ import asyncio
 from dataclasses import replace
 
 from libs.contracts import flow
-from libs.contracts.errors import Unavailable
+from libs.contracts.errors import Fenced, Unavailable
 from libs.contracts.messages import CellRecord
 from libs.runtime.bus import Bus
 from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from services.scheduler.config import Config
 from services.scheduler.events import OpenCell
+from services.scheduler.standby import Standby
 
 RETRY_S = 0.5
 
@@ -25,8 +26,11 @@ class Register:
         self._opened: asyncio.Future[OpenCell] = asyncio.get_running_loop().create_future()
 
     @classmethod
-    async def claim(cls, bus: Bus, config: Config, port: int) -> tuple["Register", int]:
-        """Declare what the cell needs at the broker and take the next term. Raises Unavailable."""
+    async def claim(cls, bus: Bus, config: Config, port: int, *, after: int | None = None) -> tuple["Register", int]:
+        """Declare what the cell needs at the broker and take the next term. Raises Unavailable.
+
+        Raises Fenced when `after` is given and another took the term that follows it.
+        """
         await bus.declare_work_queue(flow.REQUESTS_STREAM, [flow.REQUESTS_SUBJECTS], max_messages=config.max_waiting)
         await bus.declare_work_queue(flow.SEQUENCES_STREAM, [flow.SEQUENCES_SUBJECTS], max_messages=config.max_waiting)
         await bus.declare_cells()
@@ -41,10 +45,20 @@ class Register:
             max_prompt_tokens=0,
         )
         failpoint("scheduler.term.claim")
-        term = await bus.claim_term(record)
+        term = await bus.claim_term(record, after=after)
         failpoint("scheduler.term.claimed")
         log.info("term_claimed", cell=config.cell, term=term, address=record.address)
         return cls(bus, replace(record, term=term)), term
+
+    @classmethod
+    async def lead(cls, bus: Bus, config: Config, port: int, standby: Standby) -> tuple["Register", int]:
+        """Stand by while another leads the cell, then take the next term."""
+        while True:
+            after = await standby.wait_for_vacancy()
+            try:
+                return await cls.claim(bus, config, port, after=after)
+            except Fenced as error:
+                log.info("not_followed", reason=error.message)
 
     def open(self, command: OpenCell) -> None:
         if not self._opened.done():

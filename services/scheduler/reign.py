@@ -8,6 +8,7 @@ from libs.runtime.prefix_index import PrefixIndex
 from services.scheduler.background import Background, run_beside
 from services.scheduler.broker_watch import BrokerWatch
 from services.scheduler.config import Config
+from services.scheduler.dead_letters import DeadLetters
 from services.scheduler.event_log import open_log
 from services.scheduler.events import (
     AckRequest,
@@ -31,24 +32,37 @@ from services.scheduler.metrics import Metrics
 from services.scheduler.outbox import Outbox
 from services.scheduler.register import Register
 from services.scheduler.rpc import Links
+from services.scheduler.standby import Standby
 from services.scheduler.state import State
 
 
 class Reign:
     """Made by `begin`."""
 
-    def __init__(self, config: Config, register: Register, state: State, loop: Loop) -> None:
+    def __init__(self, config: Config, register: Register, state: State, loop: Loop, standby: Standby | None) -> None:
         self.state, self.metrics = state, Metrics(state)
-        self._config, self._register, self._loop = config, register, loop
+        self._config, self._register, self._loop, self._standby = config, register, loop, standby
         self._background = Background()
 
     @classmethod
     async def begin(
-        cls, config: Config, port: int, bus: Bus, index: PrefixIndex, *, loop: Loop, links: Links
+        cls,
+        config: Config,
+        port: int,
+        bus: Bus,
+        index: PrefixIndex,
+        *,
+        loop: Loop,
+        links: Links,
+        standby: Standby | None = None,
     ) -> "Reign":
-        """Claim the next term and answer control requests from now on. Raises Unavailable."""
-        register, term = await Register.claim(bus, config, port)
-        reign = cls(config, register, State(config.policy, term), loop)
+        """Claim the next term, with `standby` once nobody leads, and answer control requests from then on.
+
+        Raises Unavailable.
+        """
+        claim = Register.claim(bus, config, port) if standby is None else Register.lead(bus, config, port, standby)
+        register, term = await claim
+        reign = cls(config, register, State(config.policy, term), loop, standby)
         await reign._open(bus, index, links)
         return reign
 
@@ -62,6 +76,7 @@ class Reign:
                 self._register.publish(),
                 self._updates.run(),
                 self._watch.run(),
+                *([self._standby.follow(state.term)] if self._standby is not None else []),
             )
         await self._background.settle(config.drain_s)
 
@@ -72,8 +87,10 @@ class Reign:
         begun_at = datetime.fromtimestamp(loop.clock.now_s(), UTC)
         self._intake = Intake(bus, state, self._watch.post, self._background, begun_at)
         self.outbox = Outbox(bus, loop.post, self._background, cell=config.cell, term=state.term)
+        self._dead_letters = DeadLetters(bus, config, self._background)
         self._updates = IndexUpdates(index, config.cell, state.term)
         self.carriers = self._carriers(links)
+        await self._dead_letters.declare()
         await self._intake.listen()
 
     def _carriers(self, links: Links) -> Carriers:
@@ -89,7 +106,7 @@ class Reign:
             Ask: self.outbox.ask,
             AskHost: self.outbox.ask_host,
             KillWorker: self.outbox.kill,
-            DeadLetter: self.outbox.dead_letter,
+            DeadLetter: self._dead_letters.bury,
             OpenCell: self._register.open,
             UpdateIndex: self._updates.update,
         }

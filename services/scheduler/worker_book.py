@@ -156,6 +156,12 @@ class WorkerBook:
             return False
         return choice.chunked > 0 or (len(choice.ids) - choice.cursor == 1 and slots_left > 0)
 
+    def may_have_computed(self, choice: Choice, slots_left: int) -> bool:
+        """As above, for one that is dead: it may have begun what it had no time to say that it began."""
+        if choice.handle in self._pending.added:
+            return False
+        return choice.chunked > 0 or (len(choice.ids) - choice.cursor == 1 and slots_left > 0)
+
     def begun_blocks(self, choice: Choice) -> int:
         """Blocks of its table that the worker has made fresh before it said Began: their fill counts are its own."""
         unbegun = (extension.blocks for extension in self._extending if extension.handle == choice.handle)

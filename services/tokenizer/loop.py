@@ -74,7 +74,7 @@ class Tokenizing:
         except MalformedMessage as error:
             self.counts["malformed"] += 1
             log.warning("malformed_message", subject=flow.REQUESTS_STREAM, reason=error.message)
-            await work.ack()
+            await work.reject()
             return
         try:
             async with _kept(work):

@@ -11,6 +11,8 @@ from tests.model.worker import Worker
 from tests.model.world import World
 
 SCHEDULERS_MAX: Final = 3
+WORKERS_MAX: Final = 4
+AGENT: Final = "host.host"  # what leads to the host agent
 MOVES: Final = (8, 40)  # fewest and most of one schedule
 
 
@@ -85,13 +87,34 @@ def thaw(world: World, rng: Random) -> None:
         world.settle()
 
 
+def haunt(world: World, rng: Random) -> None:
+    """One stands still until its work has moved, and Kill is held back: it thaws, and steps beside its successor."""
+    holding = [worker for worker in world.workers if worker.held and not worker.is_frozen]
+    if not holding:
+        return
+    worker = rng.choice(holding)
+    if rng.random() < 0.5:
+        world.step(worker)  # it stands still in the middle of a step
+    worker.is_frozen = True
+    world.network.held.add(AGENT)
+    if len(world.workers) < WORKERS_MAX:
+        world.start_worker(worker.role)
+    for _ in range(3):
+        world.flow(rng.choice((0.3, 1.1)))
+        check(world)
+        submit(world, rng)
+    if worker.is_alive:
+        _thaw(worker)
+        world.settle()
+
+
 def cut(world: World, rng: Random) -> None:
     world.cut(rng.randrange(1 << 16))
 
 
 def block(world: World, rng: Random) -> None:
     """A way is closed: to the host agent, on a link, or to and from a process."""
-    names = ["host.host", *(name for channel in world.network.busy for name in channel)]
+    names = [AGENT, *(name for channel in world.network.busy for name in channel)]
     world.network.held.add(rng.choice(names))
 
 
@@ -126,6 +149,7 @@ KINDS: Final[dict[Callable[[World, Random], None], int]] = {
     kill: 4,
     freeze: 3,
     thaw: 3,
+    haunt: 2,
     cut: 2,
     block: 1,
     unblock: 2,

@@ -3,11 +3,12 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from deploy.local.run_dir import RunDir, Running, State, is_alive
 from deploy.local.status import StackStatus, gather, merge
 from libs.contracts import flow
 from libs.contracts.errors import HeadraceError
+from libs.contracts.messages import ServiceStatus
 from libs.runtime.bus import Bus
 from tests.chaos.client import ANSWER_S, perform
 from tests.chaos.history import History, Operation, Quiet
@@ -34,6 +36,7 @@ POLL_S = 0.03
 OPTIONS = {
     "port": 0,
     "dtype": "float32",
+    "kernels": "torch",  # for the plain layout of its pool; nothing here loads them
     "prefill": 1,
     "decode": 2,
     "tokenizers": 2,
@@ -45,12 +48,12 @@ OPTIONS = {
 class Lane:
     """One stack. `open` it, use it, `close` it; after a supervisor's death it can be opened again."""
 
-    def __init__(self, folder: Path, role: str) -> None:
+    def __init__(self, folder: Path, role: str, options: Mapping[str, Any] = OPTIONS) -> None:
         self.role, self.model = role, "fake"
         self.run_dir = RunDir(folder / "run")
-        self._armed = folder / "failpoints"
+        self._armed, self._supervisor_log = folder / "failpoints", folder / "supervisor.log"
         self._options = {
-            **OPTIONS,
+            **options,
             "run_dir": str(self.run_dir.path),
             "model_dir": str(make_tiny_model(folder)),
             "model": self.model,
@@ -64,17 +67,19 @@ class Lane:
     async def opened(self) -> AsyncIterator["Lane"]:
         """A running stack within the block."""
         self.disarm()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fakes.stack_process", json.dumps(self._options)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        line = await asyncio.to_thread(self._process.stdout.readline)
-        assert line.startswith("ready"), f"the stack did not come up: see {self.run_dir.logs}"
-        self.base_url = line.split()[1]
-        self._log_ends = {path: path.stat().st_size for path in self.run_dir.logs.glob("*.log")}
+        with self._supervisor_log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.fakes.stack_process", json.dumps(self._options)],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
         try:
+            assert self._process.stdout is not None
+            line = await asyncio.to_thread(self._process.stdout.readline)
+            assert line.startswith("ready"), f"the stack did not come up: see {self.run_dir.logs}"
+            self.base_url = line.split()[1]
+            self._log_ends = {path: path.stat().st_size for path in self.run_dir.logs.glob("*.log")}
             async with (
                 httpx.AsyncClient(timeout=ANSWER_S) as self._http,
                 self._bus("supervisor") as self._asking,
@@ -134,6 +139,11 @@ class Lane:
                 if isinstance(parsed, dict):
                     yield parsed
 
+    def keep_logs(self, folder: Path) -> Path:
+        """Copy the logs of this stack; the next start empties them."""
+        shutil.copytree(self.run_dir.logs, folder, dirs_exist_ok=True)
+        return folder
+
     async def perform(self, operation: Operation) -> None:
         await perform(self._http, self.base_url, self.model, operation)
 
@@ -141,13 +151,14 @@ class Lane:
         """Wait until every process is ready and nothing is left to do, and note what is then there."""
         deadline_s = time.monotonic() + within_s
         while True:
-            status, queued = await self._status(), await self._queued()
+            status, queued = await self.status(), await self._queued()
             is_quiet = status is not None and _is_quiet(status) and not any(queued.values())
             if is_quiet or time.monotonic() > deadline_s:
                 break
             await asyncio.sleep(POLL_S)
         history.rested_s = time.monotonic()
         if status is not None:
+            history.tokens_recomputed = status.recomputed_tokens
             history.quiet = await asyncio.to_thread(self._quiet, status, queued)
 
     def _quiet(self, status: StackStatus, queued: dict[str, int]) -> Quiet:
@@ -167,12 +178,21 @@ class Lane:
             + (() if status.ready else (f"not ready: {[s for s in status.services if not s.ready]}",)),
         )
 
-    async def _status(self) -> StackStatus | None:
+    async def status(self) -> StackStatus | None:
+        """None while the broker does not answer."""
         state = self.state()
         running = sum(child.pid != 0 and child.name not in BROKERS for child in state.children)
         with suppress(HeadraceError):
             return merge(state, await gather(self._asking, running, within_s=0.3))
         return None
+
+    async def answers(self) -> dict[int, ServiceStatus]:
+        """What each process that answers says of itself, by pid."""
+        return await gather(self._asking, len(self.state().children), within_s=0.3)
+
+    def supervisor_events(self) -> list[dict[str, Any]]:
+        """What the supervisor has logged so far."""
+        return [event for event in map(_parsed, self._supervisor_log.read_bytes().splitlines()) if event]
 
     async def _queued(self) -> dict[str, int]:
         """Messages in the work queues; an acknowledged one is not there any more. −1: the broker does not say."""
@@ -195,6 +215,14 @@ class Lane:
 def _is_quiet(status: StackStatus) -> bool:
     blocks = status.blocks
     return status.ready and not (blocks.held or blocks.freeing or status.waiting or status.running)
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    """Empty for what is no JSON object."""
+    with suppress(ValueError):
+        parsed = json.loads(line)
+        return parsed if isinstance(parsed, dict) else {}
+    return {}
 
 
 def _is_bug(event: dict[str, Any]) -> bool:

@@ -6,18 +6,22 @@ Run as `python -m tests.integration.fake_worker SETTINGS`, settings as one JSON 
 import asyncio
 import json
 import mmap
+import os
 import sys
 import time
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from pydantic import SecretStr
 
 from libs.contracts import flow
 from libs.contracts.kv_layout import blocks_for
 from libs.contracts.messages import CellRecord
+from libs.engine.rows import StepRow
 from libs.engine.worker.config import WorkerConfig
 from libs.engine.worker.link_client import CellLeader
 from libs.engine.worker.serve import Role, Worker
@@ -66,10 +70,17 @@ class LeaderVia(CellLeader):
         return replace(record, address=self.via or record.address)
 
 
-async def main(settings: dict[str, str]) -> None:
+async def main(settings: dict[str, Any]) -> None:
     role, pool = ROLES[settings["role"]], MappedPool(Path(settings["pool"]), int(settings.get("blocks", BLOCKS)))
     step_s = float(settings["step_s"])
-    engine = FakeEngine(pool, before_step=lambda rows: time.sleep(step_s))
+    deadly = settings.get("deadly_ids")
+
+    def before_step(rows: Sequence[StepRow]) -> None:
+        time.sleep(step_s)
+        if deadly and any(deadly == list(pair) for row in rows for pair in pairwise(row.token_ids)):
+            os._exit(1)
+
+    engine = FakeEngine(pool, before_step=before_step)
     loaded = replace(fake_loaded(pool, engine), pool_name=settings["pool"])
     config = WorkerConfig(
         model=settings["model"],

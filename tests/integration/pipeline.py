@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[2]
 SOON_S = 20.0
 MODEL, CELL, GATEWAY = "small", "c0", "gateway-1"
 MAX_MODEL_LEN = 4096
+HASH_KEY = "00ff"
 SERVICES = ("scheduler", "tokenizer", "gateway")
 
 
@@ -60,8 +61,9 @@ class Pipeline:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}  # by service
         self.workers: dict[str, subprocess.Popen[bytes]] = {}  # by incarnation, until they are ended
         self.killed: list[str] = []
+        self._restarts: dict[str, dict[str, Any]] = {}  # by incarnation, how it was started
         self.settings: dict[str, dict[str, object]] = {service: {} for service in SERVICES}
-        self._folder, self._open = folder, AsyncExitStack()
+        self.folder, self._open = folder, AsyncExitStack()
         _write_tokenizer(folder)
 
     @property
@@ -75,7 +77,10 @@ class Pipeline:
         self.to_scheduler = await self._open.enter_async_context(proxy(f"tcp://127.0.0.1:{self._link_port}"))
         agent = await self._open.enter_async_context(self.nats.connect("supervisor"))
         await agent.serve(flow.host_subject("local"), self._host)
-        self._admin = await self._open.enter_async_context(self.nats.connect(ADMIN))
+        self.admin = await self._open.enter_async_context(self.nats.connect(ADMIN))
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        client = httpx.AsyncClient(base_url=self.base_url, timeout=60, limits=limits, verify=False)
+        self._client = await self._open.enter_async_context(client)
         for service in SERVICES:
             self.start(service)
 
@@ -89,7 +94,7 @@ class Pipeline:
         """Start a service, again if it was ended."""
         values = {**self._common(service), **self._own(service), **self.settings[service]}
         environ = {f"HR_{service.upper()}_{name.upper()}": str(value) for name, value in values.items()}
-        with (self._folder / f"{service}.log").open("ab") as log:
+        with (self.folder / f"{service}.log").open("ab") as log:
             self.processes[service] = subprocess.Popen(
                 [sys.executable, "-m", f"services.{service}"], cwd=ROOT, env={"PATH": os.defpath, **environ}, stderr=log
             )
@@ -99,12 +104,13 @@ class Pipeline:
         self.processes[service].wait()
 
     def start_worker(self, *, step_s: float = 0.01, blocks: int = 256, **more: object) -> str:
-        """A decode worker; its incarnation."""
+        """A decode worker, started again whenever the scheduler has it ended; its incarnation."""
         incarnation = secrets.token_hex(16)
+        self._restarts[incarnation] = {"step_s": step_s, "blocks": blocks, **more}
         settings = {
             "role": "decode",
             "model": MODEL,
-            "pool": str(self._folder / "pool"),
+            "pool": str(self.folder / "pool"),
             "blocks": blocks,
             "step_s": step_s,
             "instance": f"decode-{incarnation[:4]}",
@@ -114,7 +120,7 @@ class Pipeline:
             "link_via": f"127.0.0.1:{self.to_scheduler.port}",
             **more,
         }
-        with (self._folder / "worker.log").open("ab") as log:
+        with (self.folder / "worker.log").open("ab") as log:
             self.workers[incarnation] = subprocess.Popen(
                 [sys.executable, "-m", "tests.integration.fake_worker", json.dumps(settings)],
                 cwd=ROOT,
@@ -123,23 +129,32 @@ class Pipeline:
             )
         return incarnation
 
+    def restart(self, service: str) -> None:
+        self.end(service)
+        self.start(service)
+
+    def end_worker(self, incarnation: str) -> None:
+        process = self.workers.pop(incarnation)
+        process.kill()
+        process.wait()
+
     async def ready(self, *, workers: int = 1) -> None:
         """Until requests can be served by so many workers."""
-        async with httpx.AsyncClient() as client, asyncio.timeout(SOON_S):
+        async with asyncio.timeout(SOON_S):
             while True:
                 with suppress(httpx.TransportError, Unavailable):
-                    ready = await client.get(f"{self.base_url}/ready")
+                    ready = await self._client.get("/ready")
                     if ready.status_code == 200 and len((await self.status()).workers) >= workers:
                         return
                 await asyncio.sleep(0.05)
 
     async def status(self) -> CellStatus:
         payload = codec.encode_in("ControlMessage", StatusQuery())
-        return codec.decode(CellStatus, await self._admin.request(flow.control_subject(CELL), payload, timeout_s=1.0))
+        return codec.decode(CellStatus, await self.admin.request(flow.control_subject(CELL), payload, timeout_s=1.0))
 
     async def queued(self) -> tuple[int, int]:
         """Messages in the two queues: requests, sequences."""
-        infos = [await self._admin._js.stream_info(name) for name in (flow.REQUESTS_STREAM, flow.SEQUENCES_STREAM)]
+        infos = [await self.admin._js.stream_info(name) for name in (flow.REQUESTS_STREAM, flow.SEQUENCES_STREAM)]
         return infos[0].state.messages, infos[1].state.messages
 
     async def quiet(self) -> None:
@@ -164,10 +179,7 @@ class Pipeline:
         body = {"model": MODEL, "prompt": list(ids), "max_tokens": max_tokens, "temperature": 0, "stream": True}
         body |= {"ignore_eos": True, "return_token_ids": True, **more}
         try:
-            async with (
-                httpx.AsyncClient(base_url=self.base_url, timeout=60) as client,
-                client.stream("POST", "/v1/completions", json=body) as response,
-            ):
+            async with self._client.stream("POST", "/v1/completions", json=body) as response:
                 answer.status, answer.headers = response.status_code, dict(response.headers)
                 if answer.status != 200:
                     answer.error = json.loads(await response.aread())["error"]
@@ -194,11 +206,11 @@ class Pipeline:
             "redis_user": service,
             "redis_password": self.valkey.passwords.get(service, ""),
         }
-        model: dict[str, object] = {"model_dir": self._folder, "max_model_len": MAX_MODEL_LEN}
+        model: dict[str, object] = {"model_dir": self.folder, "max_model_len": MAX_MODEL_LEN}
         if service == "scheduler":
             return {**index, "link_token": TOKEN, "role": "hybrid", "link_port": self._link_port}
         if service == "tokenizer":
-            return {**index, **model, "hash_key": "00ff"}
+            return {**index, **model, "hash_key": HASH_KEY}
         return {**model, "port": self.port, "instance": GATEWAY}
 
     async def _host(self, payload: bytes, traceparent: str) -> bytes:
@@ -210,6 +222,7 @@ class Pipeline:
             process.kill()
             await asyncio.to_thread(process.wait)
             self.killed.append(message.incarnation)
+            self.start_worker(**self._restarts[message.incarnation])
         return codec.encode_in("HostReply", Gone(message.incarnation))
 
 

@@ -24,7 +24,8 @@ async def until_begun(seen: Sequence[Answer], tokens: int = 20) -> None:
 async def assert_all_same(streams: Sequence["asyncio.Task[Answer]"], tokens: int = TOKENS) -> None:
     async with asyncio.timeout(2 * SOON_S):
         for ids, answer in zip(PROMPTS, await asyncio.gather(*streams), strict=False):
-            assert (answer.status, answer.error, answer.broken, answer.finish) == (200, {}, False, "length")
+            outcome = (answer.status, answer.error, answer.broken, answer.finish)
+            assert outcome == (200, {}, False, "length"), outcome
             assert answer.ids == greedy(ids, tokens)
 
 

@@ -11,6 +11,7 @@ from kernels.native.build import NoCompiler, build, find_library, source_digest
 from kernels.native.levels import LEVELS, compiler_options, supported_levels
 from kernels.native.library import load
 from kernels.native.structs import layout
+from tests.kernels.native_levels import load_or_skip
 
 ZEN4 = "avx2 fma f16c avx512f avx512bw avx512vl avx512dq avx512_vnni avx512_bf16"
 
@@ -45,7 +46,7 @@ def test_an_unknown_processor_runs_the_portable_level(tmp_path: Path) -> None:
 
 def test_structures_are_laid_out_as_the_compiler_laid_them_out() -> None:
     """Each mirror has the size and the field offsets of its structure in api.h."""
-    library = load()
+    library = load_or_skip()
     count = library.hr_layout(None, 0)
     values = (ctypes.c_int32 * count)()
 
@@ -56,8 +57,9 @@ def test_structures_are_laid_out_as_the_compiler_laid_them_out() -> None:
 
 def test_a_library_knows_its_level() -> None:
     """What is loaded is what was asked for."""
-    for level in supported_levels()[:1]:
-        assert load(level).hr_level().decode() == level
+    level = supported_levels()[0]
+
+    assert load_or_skip(level).hr_level().decode() == level
 
 
 def test_levels_of_other_processors_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +82,7 @@ def test_without_a_compiler_the_message_names_those_tried(tmp_path: Path, monkey
 
 def test_what_was_built_before_needs_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An image without a compiler loads what was built with it."""
-    load()
+    load_or_skip()
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert load().hr_level().decode() == supported_levels()[0]
@@ -90,7 +92,7 @@ def test_a_library_of_other_sources_is_never_found(tmp_path: Path, monkeypatch: 
     """Any change of a source or a header makes the old library a stranger."""
     level = supported_levels()[0]
     sources = tmp_path / "kernels"
-    load()
+    load_or_skip()
     shutil.copytree(building.SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(building, "SOURCES", sources)
     monkeypatch.setattr(building, "FOLDERS", (sources / "native" / "build",))
@@ -108,6 +110,8 @@ def test_a_source_that_does_not_compile_is_named(tmp_path: Path, monkeypatch: py
     """The compiler's own words come along, and no library is left behind."""
     (tmp_path / "native").mkdir()
     (tmp_path / "broken.cpp").write_text("#error nothing works\n", encoding="ascii")
+    if shutil.which("g++") is None:
+        pytest.skip("there is no compiler")
     monkeypatch.setattr(building, "SOURCES", tmp_path)
 
     with pytest.raises(NoCompiler, match=r"broken.cpp(.|\n)*nothing works"):

@@ -8,6 +8,7 @@ import torch
 
 from kernels.native.levels import LEVELS, supported_levels
 from kernels.segments import even_cuts
+from tests.kernels.native_levels import load_or_skip
 from tests.kernels.native_linear import Native, bits
 
 DTYPES = (torch.float32, torch.bfloat16)
@@ -17,8 +18,7 @@ SHAPES = ((1, 1, 1), (1, 64, 48), (3, 7, 33), (2, 5, 31), (9, 96, 200), (70, 130
 
 @pytest.fixture(params=LEVELS, scope="module")
 def level(request: pytest.FixtureRequest) -> str:
-    if request.param not in supported_levels():
-        pytest.skip(f"this processor does not run {request.param}")
+    load_or_skip(request.param)
     return str(request.param)
 
 

@@ -7,6 +7,7 @@ from libs.engine.worker.held import Held
 from services.scheduler import roll_call
 from services.scheduler.audit import audit
 from services.scheduler.reasons import Reason
+from services.scheduler.worker_book import VERSIONS_AHEAD
 from tests.fakes.engine import expected
 from tests.model.actors import Gateway, Scheduler
 from tests.model.demand import Call
@@ -19,7 +20,7 @@ HEALING_S = 240.0
 
 
 def check(world: World) -> None:
-    problems = [*_writers(world), *_schedulers(world), *_clients(world)]
+    problems = [*_writers(world), *_orders(world), *_schedulers(world), *_clients(world)]
     assert not problems, problems
 
 
@@ -54,6 +55,20 @@ def leader_of(world: World) -> Scheduler | None:
     return next((s for s in world.schedulers if record is not None and s.name == record.scheduler), None)
 
 
+def _orders(world: World) -> Iterator[str]:
+    """Whoever has begun a version has the order that its scheduler means, and few wait behind it."""
+    for worker in world.workers:
+        residents = worker.residents
+        if len(residents._queue) > VERSIONS_AHEAD:
+            yield f"{worker.name} has {len(residents._queue)} versions to take"
+        for scheduler in world.schedulers:
+            state = scheduler.state
+            book = None if state is None else state.obeying(worker.incarnation, residents._order_term)
+            is_same = book is not None and book._order.version == residents.version
+            if book is not None and is_same and book.has_order and book._order.hash != residents._order.hash:
+                yield f"{worker.name} and {scheduler.name} differ in version {residents.version}"
+
+
 def _schedulers(world: World) -> Iterator[str]:
     for scheduler in world.schedulers:
         if scheduler.state is not None:
@@ -76,6 +91,9 @@ def _clients(world: World) -> Iterator[str]:
 
 def _logs(world: World, gateway: Gateway) -> Iterator[str]:
     for request_id, stream in gateway.streams.items():
+        if stream.epoch < world.epochs.get(request_id, 0):
+            yield f"{gateway.name} went back to epoch {stream.epoch} of {request_id}"
+        world.epochs[request_id] = stream.epoch
         call, ids = world.calls[request_id], tuple(stream.choices[0].log.ids)
         undisturbed = call.ids if not call.stops else expected(call.prompt, call.params)[0]
         if ids != undisturbed[: len(ids)]:

@@ -58,8 +58,13 @@ class Client:
     async def declare_work_queue(self, stream: str, subjects: Sequence[str], *, max_messages: int) -> None:
         """They exist from the beginning."""
 
+    async def declare_log(self, stream: str, subjects: Sequence[str], *, max_messages: int) -> None:
+        """For people; the model has none."""
+
     async def enqueue(self, subject: str, payload: bytes, *, message_id: str, traceparent: str = "") -> None:
         await asyncio.sleep(0)
+        if subject.startswith(flow.DEAD_LETTERS_SUBJECTS.partition(".")[0]):
+            return
         queue = self._broker.queues[subject.partition(".")[0]]
         stored: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
@@ -103,7 +108,7 @@ class Client:
     async def declare_cells(self) -> None:
         """It exists from the beginning."""
 
-    async def claim_term(self, record: CellRecord) -> int:
+    async def claim_term(self, record: CellRecord, *, after: int | None = None) -> int:
         await asyncio.sleep(0)
         return self._broker.claim(record).term
 

@@ -1,7 +1,7 @@
 """What clients of the model ask for, and what they must get, whatever happens on the way."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from libs.contracts.errors import HeadraceError
@@ -20,6 +20,7 @@ FIRST_IDS = (100, 500)  # decide which prompts share prefixes
 SAMPLINGS = (
     SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True),
     SamplingParams(temperature=0.0, max_tokens=2, ignore_eos=True),
+    SamplingParams(temperature=0.7, seed=6, max_tokens=100, ignore_eos=True),
     SamplingParams(temperature=0.7, seed=3, max_tokens=9, ignore_eos=True),
     SamplingParams(temperature=0.7, seed=4, max_tokens=40),
     SamplingParams(temperature=0.0, max_tokens=40, min_tokens=4, stop_token_ids=tuple(range(0, VOCAB_SIZE, 16))),
@@ -63,8 +64,9 @@ class Call:
 class Demand:
     """Numbers calls, so that a drawn number is all a test has to say."""
 
-    def __init__(self) -> None:
-        self._numbers = count(1)
+    def __init__(self, limit_tokens: int) -> None:
+        """No sequence may be longer."""
+        self._numbers, self._limit_tokens = count(1), limit_tokens
 
     def call(self, gateway: str, choice: int) -> Call:
         choice, length = divmod(choice, len(LENGTHS))
@@ -73,7 +75,8 @@ class Demand:
         place = STOP_PLACES[choice % len(STOP_PLACES)]
         prompt = tuple(FIRST_IDS[first] + index % 300 for index in range(LENGTHS[length]))
         params = SAMPLINGS[sampling]
-        ids, reason = expected(prompt, params)
+        room = min(params.max_tokens, self._limit_tokens - len(prompt))
+        ids, reason = expected(prompt, replace(params, max_tokens=room))
         stops: tuple[str, ...] = ()
         if place is not None and params.min_tokens <= place < len(ids) - 1:
             stops = (Words().token_bytes(ids[place]).decode(),)

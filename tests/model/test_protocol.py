@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.model.checks import check, finish
-from tests.model.worker import Worker
 from tests.model.world import World
 
-SCHEDULERS_MAX = 3
+FAULTS = ("kill_one", "strike", "strike", "freeze", "stun", "stun", "cut", "hold", "hold_host", "stand_in")
 NUMBER = st.integers(0, 1 << 16)
 
 
@@ -38,8 +37,12 @@ class Protocol(RuleBasedStateMachine):
     def submit(self, number: int) -> None:
         self.it.submit(number)
 
-    @rule(seconds=st.sampled_from((0.02, 0.1, 0.1, 0.3, 1.0)))
+    @rule(seconds=st.sampled_from((0.02, 0.06, 0.1, 0.3, 1.0)))
     def flow(self, seconds: float) -> None:
+        self.it.flow(seconds)
+
+    @rule(seconds=st.sampled_from((0.02, 0.06, 0.1, 2.0)))
+    def flow_on(self, seconds: float) -> None:
         self.it.flow(seconds)
 
     @rule(seed=NUMBER, seconds=st.sampled_from((0.1, 0.3, 1.0)))
@@ -71,52 +74,15 @@ class Protocol(RuleBasedStateMachine):
             self.it.step(workers[number % len(workers)])
             self.it.settle()
 
-    @rule(number=NUMBER)
-    def kill(self, number: int) -> None:
-        if processes := self.it.processes:
-            self.it.kill(processes[number % len(processes)])
-            self.it.settle()
+    @rule(fault=st.sampled_from(FAULTS), number=NUMBER)
+    def fault(self, fault: str, number: int) -> None:
+        getattr(self.it, fault)(number)
+        self.it.settle()
 
-    @rule(number=NUMBER)
-    def freeze(self, number: int) -> None:
-        if processes := [process for process in self.it.processes if not process.is_frozen]:
-            processes[number % len(processes)].is_frozen = True
-
-    @rule(number=NUMBER)
-    def thaw(self, number: int) -> None:
-        """A worker's thread may come first, and take a step before anything that arrived meanwhile is read."""
-        if frozen := [process for process in self.it.processes if process.is_frozen]:
-            process = frozen[number % len(frozen)]
-            process.is_frozen = False
-            if isinstance(process, Worker):
-                process.step_blindly()
-            self.it.settle()
-
-    @rule(number=NUMBER)
-    def cut(self, number: int) -> None:
-        self.it.cut(number)
-
-    @rule(number=NUMBER)
-    def hold(self, number: int) -> None:
-        """A way is blocked: to the host agent, on a link, or to and from a process."""
-        network = self.it.network
-        names = ["host.host", *(name for channel in network.busy for name in channel)]
-        network.held.add(names[number % len(names)])
-
-    @rule()
-    def release(self) -> None:
-        self.it.network.held.clear()
-
-    @rule()
-    def restart(self) -> None:
-        self.it.restart()
-
-    @rule()
-    def stand_in(self) -> None:
-        """Another scheduler takes the cell, though the one before may live."""
-        if len(self.it.schedulers) < SCHEDULERS_MAX:
-            self.it.start_scheduler()
-            self.it.settle()
+    @rule(cure=st.sampled_from(("thaw", "restart", "release")), number=NUMBER)
+    def mend(self, cure: str, number: int) -> None:
+        getattr(self.it, cure)(number)
+        self.it.settle()
 
     @invariant()
     def holds(self) -> None:

@@ -17,7 +17,7 @@ from libs.engine.worker.link_client import CellLeader, SchedulerLink
 from libs.engine.worker.order_check import OrderLimits
 from libs.engine.worker.reporter import Reporter
 from libs.engine.worker.residences import Residences
-from libs.engine.worker.residents import Residents, Step
+from libs.engine.worker.residents import Residents, Step, Taken
 from libs.engine.worker.serve import Role, identity_of
 from libs.engine.worker.step_thread import Post
 from libs.runtime.link import LinkClient
@@ -40,6 +40,7 @@ class Worker(Process):
         self.under_way: Step | None = None
         self._client, self._engine = Client(broker, self), FakeEngine(pool)
         self._begun_ns = 0
+        self._taken = (0, 0)  # term and version
         self._inbox: list[Order] = []
         self._posts: asyncio.Queue[Post] = asyncio.Queue()
         config = WorkerConfig(
@@ -100,6 +101,10 @@ class Worker(Process):
         return self._engine.step(rows)
 
     def _post(self, word: Word) -> None:
+        if isinstance(word, Taken):
+            taken = (word.began.term, word.began.version)
+            assert taken > self._taken, f"{self.name} takes {taken} after {self._taken}"
+            self._taken = taken
         self.call(self._posts.put_nowait, word)
 
     async def _serve(self, dial: Dial) -> None:

@@ -1,8 +1,10 @@
 """A whole deployment in one thread and virtual time. Its methods are what may happen; `checks` says what must hold."""
 
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from random import Random
 
+from libs.contracts import flow
 from libs.contracts.errors import Fenced
 from libs.runtime.link import LinkClient, LinkLost
 from services.scheduler.state import DECODE, PREFILL
@@ -13,12 +15,12 @@ from tests.model.demand import Call, Demand, open_calls
 from tests.model.network import Network
 from tests.model.process import IDLE, Clock, Process
 from tests.model.wire import Wire, dialled
-from tests.model.worker import Worker
+from tests.model.worker import HOST, MAX_MODEL_LEN, Worker
 
 BLOCK_TOKENS = 16
 STEP_S = 0.02
 LATENCY_S = 0.001
-RESTART_S = 0.3  # of a process by its supervisor, once everything is to heal
+SCHEDULERS_MAX = 3
 
 
 class World:
@@ -26,13 +28,14 @@ class World:
         self.clock, self.network = Clock(), Network()
         self.broker = Broker(self.clock, self.network)
         self.pool = FakePool(blocks, BLOCK_TOKENS)
-        self.role, self.demand = role, Demand()
+        self.role, self.demand = role, Demand(min(MAX_MODEL_LEN, blocks * BLOCK_TOKENS))
         self.calls: dict[str, Call] = {}
         self.wires: list[tuple[Wire, Worker, Scheduler]] = []
         self.schedulers: list[Scheduler] = []
         self.workers: list[Worker] = []
         self.gateways: list[Gateway] = []
         self.tokenizers: list[Tokenizer] = []
+        self.epochs: dict[str, int] = {}  # of requests, as their gateways last had them
         self.ended: list[tuple[str, str]] = []  # by schedulers that are gone
         self.died: dict[str, int] = {}  # how many of each kind
         self._births = 0
@@ -78,10 +81,59 @@ class World:
         for process in self._all:
             process.kill()
 
+    # Faults and cures: a number chooses among what is possible; what is impossible does nothing
+
+    def kill_one(self, number: int) -> None:
+        self._kill(self.processes, number)
+
+    def strike(self, number: int) -> None:
+        """A worker dies in the middle of its work."""
+        self._kill([worker for worker in self.workers if worker.held], number)
+
+    def freeze(self, number: int) -> None:
+        self._freeze(self.processes, number)
+
+    def stun(self, number: int) -> None:
+        """A worker freezes in the middle of its work."""
+        self._freeze([worker for worker in self.workers if worker.held], number)
+
+    def thaw(self, number: int) -> None:
+        """A worker's thread may come first, and take a step before anything that arrived meanwhile is read."""
+        if frozen := [process for process in self.processes if process.is_frozen]:
+            process = frozen[number % len(frozen)]
+            process.is_frozen = False
+            if isinstance(process, Worker):
+                process.step_blindly()
+
     def cut(self, number: int) -> None:
-        wires = [wire for wire, _, _ in self.wires if not wire.is_cut]
-        if wires:
+        """A link breaks, with all that is on it."""
+        if wires := [wire for wire, _, _ in self.wires if not wire.is_cut]:
             wires[number % len(wires)].cut()
+
+    def hold(self, number: int) -> None:
+        """A way is blocked: on a link, of a subject, or to and from a process."""
+        if names := [name for channel in self.network.busy for name in channel]:
+            self.network.held.add(names[number % len(names)])
+
+    def hold_host(self, number: int) -> None:
+        """Nobody is ended, and nobody listed: given up workers live on."""
+        self.network.held.add(flow.host_subject(HOST))
+
+    def release(self, number: int) -> None:
+        self.network.held.clear()
+
+    def stand_in(self, number: int) -> None:
+        """Another scheduler takes the cell, though the one before may live."""
+        if len(self.schedulers) < SCHEDULERS_MAX:
+            self.start_scheduler()
+
+    def _kill(self, processes: Sequence[Process], number: int) -> None:
+        if processes:
+            self.kill(processes[number % len(processes)])
+
+    def _freeze(self, processes: Sequence[Process], number: int) -> None:
+        if running := [process for process in processes if not process.is_frozen]:
+            running[number % len(running)].is_frozen = True
 
     # Time
 
@@ -165,7 +217,7 @@ class World:
         self.settle()
         self.restart()
 
-    def restart(self) -> None:
+    def restart(self, number: int = 0) -> None:
         if not self.schedulers:
             self.start_scheduler()
         if not self.gateways:

@@ -26,6 +26,7 @@ CARRIERS = {  # modules of the scheduler that wait, send or read: everything els
     "__main__",
     "background",
     "broker_watch",
+    "dead_letters",
     "config",
     "event_log",
     "index",
@@ -36,6 +37,7 @@ CARRIERS = {  # modules of the scheduler that wait, send or read: everything els
     "register",
     "reign",
     "rpc",
+    "standby",
 }
 
 # In pieces, so that this file does not hold them.

@@ -80,6 +80,8 @@ class SchedulerLink:
         self._session = 0
         self._is_greeted = False
         self._leaving: Leaving | None = None
+        self._link: LinkClient | None = None
+        self._is_over = False  # everything is said
         self._outbox: asyncio.Queue[WorkerMessage] = asyncio.Queue()
 
     async def run(self) -> NoReturn:
@@ -94,6 +96,8 @@ class SchedulerLink:
                 log.warning("link_lost", scheduler=record.scheduler, term=record.term, reason=error.message)
             finally:
                 self._detach()
+            if self._is_over:
+                await asyncio.Event().wait()
             await self._pause(record.term, failures)
 
     def send(self, message: Began | Resync) -> None:
@@ -126,11 +130,13 @@ class SchedulerLink:
         if self._is_greeted:
             self._outbox.put_nowait(self._leaving)
 
-    async def flush(self) -> None:
-        """Wait until everything for the present scheduler is sent; at once when there is none."""
+    async def finish(self) -> None:
+        """Say what is unsaid, and wait until the present scheduler has read it; at once when there is none."""
         self._ship(self._bundle.take())
-        if self._is_greeted:
+        self._is_over = True
+        if self._is_greeted and self._link is not None:
             await self._outbox.join()
+            await self._link.finish()
 
     def _ship(self, results: tuple[StepResult, ...]) -> None:
         if self._is_greeted and results:
@@ -139,12 +145,13 @@ class SchedulerLink:
     async def _attach(self, record: CellRecord) -> None:
         failpoint("worker.attach")
         async with self._dial(record.address, self._token) as link:
-            self._session += 1
+            self._session, self._link = self._session + 1, link
             self._to_steps(HelloWanted(self._session))
             await _first_of(self._send_all(link), self._receive_all(link), self._superseded(record))
 
     def _detach(self) -> None:
         self.is_attached = self._is_greeted = False
+        self._link = None
         self._outbox = asyncio.Queue()
 
     async def _send_all(self, link: LinkClient) -> NoReturn:

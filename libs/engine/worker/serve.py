@@ -112,7 +112,7 @@ class Worker:
             async with asyncio.timeout_at(end_s):
                 await asyncio.to_thread(self._steps.join, max(0.0, end_s - asyncio.get_running_loop().time()))
                 await self._posts.join()
-                await self.link.flush()
+                await self.link.finish()
         except TimeoutError:
             log.warning("drain_cut_short")
 

@@ -79,7 +79,9 @@ async def test_the_gateway_refuses_before_it_reads_the_body() -> None:
         assert gateway.metric("headrace:requests_shed_total") == 1
         calls[0].leave()
         await calls[0].task
-        late = gateway.complete()
+        at_once = [gateway.complete() for _ in range(3)]
+        assert sorted([(await call.json())["error"]["code"] for call in at_once[1:]]) == ["overloaded"] * 2
+        late = at_once[0]
         await gateway.taken()
         for call in (calls[1], late):
             call.leave()

@@ -69,6 +69,9 @@ class StoredWork:
     async def ack(self) -> None:
         self.acks += 1
 
+    async def reject(self) -> None:
+        await self.ack()
+
 
 class QueueBus(FakeBus):
     """A bus whose work queue holds what the test says, and then ends by Fenced."""

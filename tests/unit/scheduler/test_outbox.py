@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from libs.contracts import codec, flow
 from libs.contracts.messages import (
     ChoiceLog,
@@ -23,7 +21,6 @@ from services.scheduler.events import (
     Answered,
     Ask,
     AskHost,
-    DeadLetter,
     Event,
     KillWorker,
     Listed,
@@ -90,13 +87,6 @@ async def test_a_host_is_asked_who_is_there() -> None:
     Outbox(bus.as_bus(), posted.append, background, cell="c0", term=2).ask_host(AskHost("host-1"))
     await background.settle(1)
     assert posted == [Listed("host-1", ("life",))]
-
-
-async def test_a_dead_letter_says_nothing_of_the_prompt(caplog: pytest.LogCaptureFixture) -> None:
-    """One line for an operator."""
-    letter = DeadLetter("r", "t", 3, 20, 5)
-    Outbox(FakeBus().as_bus(), lambda event: None, Background(), cell="c0", term=2).dead_letter(letter)
-    assert len(caplog.records) == 1
 
 
 async def test_a_kill_is_asked_of_the_workers_host() -> None:
