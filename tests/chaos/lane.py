@@ -67,18 +67,19 @@ class Lane:
     async def opened(self) -> AsyncIterator["Lane"]:
         """A running stack within the block."""
         self.disarm()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fakes.stack_process", json.dumps(self._options)],
-            stdout=subprocess.PIPE,
-            stderr=self._supervisor_log.open("ab"),
-            text=True,
-        )
-        assert self._process.stdout is not None
-        line = await asyncio.to_thread(self._process.stdout.readline)
-        assert line.startswith("ready"), f"the stack did not come up: see {self.run_dir.logs}"
-        self.base_url = line.split()[1]
-        self._log_ends = {path: path.stat().st_size for path in self.run_dir.logs.glob("*.log")}
+        with self._supervisor_log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.fakes.stack_process", json.dumps(self._options)],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
         try:
+            assert self._process.stdout is not None
+            line = await asyncio.to_thread(self._process.stdout.readline)
+            assert line.startswith("ready"), f"the stack did not come up: see {self.run_dir.logs}"
+            self.base_url = line.split()[1]
+            self._log_ends = {path: path.stat().st_size for path in self.run_dir.logs.glob("*.log")}
             async with (
                 httpx.AsyncClient(timeout=ANSWER_S) as self._http,
                 self._bus("supervisor") as self._asking,

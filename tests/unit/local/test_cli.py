@@ -12,6 +12,7 @@ from cli import models, output
 from cli.main import app
 from deploy.local.run_dir import State
 from libs.contracts.errors import ConfigError
+from libs.runtime.failpoints import ACTIONS, POINTS
 
 STATE = State(
     pid=1,
@@ -109,3 +110,21 @@ def test_exit_codes(arguments: list[str], code: int, says: str) -> None:
 
     assert done.exit_code == code, done.output
     assert says in done.output
+
+
+def test_failpoints_lists_every_point_with_its_meaning() -> None:
+    """What can be armed is found without reading code."""
+    done = CliRunner().invoke(app, ["failpoints"])
+
+    lines = dict(line.split(maxsplit=1) for line in done.output.splitlines())
+    assert done.exit_code == 0
+    assert {name: lines[name] for name in POINTS} == dict(POINTS)
+    assert lines["actions:"] == ", ".join(ACTIONS)
+
+
+@pytest.mark.parametrize(("fault", "code"), [(["drown", "nats"], 2), (["kill", "nats"], 1)])
+def test_chaos_says_what_is_wrong_in_one_line(tmp_path: Path, fault: list[str], code: int) -> None:
+    """2 for a fault that is none, 1 where nothing runs."""
+    done = CliRunner().invoke(app, ["chaos", *fault, "--run-dir", str(tmp_path)])
+
+    assert (done.exit_code, len(done.stderr.splitlines())) == (code, 1)
