@@ -3,28 +3,31 @@
 import os
 import secrets
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from bench.client import Target
-from bench.record import Report, Side, save
-from bench.rounds import Course, Tell, run_rounds
+from bench.page import page
+from bench.record import Report, Run, Side, save
+from bench.rounds import Course, run_rounds, told
 from bench.scenarios import Scenario
 from bench.servers import Launch, Server, running
 from libs.engine.model_config import load_model_config
 
+Tell = Callable[[str], None]
+
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """`base_url` names a stack that runs already; empty, one is started. `peers` are names of bench.peers."""
+    """`base_url` names a stack that runs already; empty, one is started. `peers` are names of bench.peers.install."""
 
     model_dir: Path
     scenarios: tuple[Scenario, ...]
     rounds: int
+    log_dir: Path  # what the servers print, and the run directory of ours: two benches at once would measure each other
     base_url: str = ""
     api_key: str = ""
     peers: tuple[str, ...] = ()
@@ -34,32 +37,40 @@ class BenchOptions:
 
 async def run_bench(options: BenchOptions, tell: Tell) -> Report:
     """The whole bench. Raises BenchError when a side fails, ConfigError for a peer that is not installed."""
-    from bench.page import page
-
     model, cores = load_model_config(options.model_dir), len(os.sched_getaffinity(0))
     started_at, seed = datetime.now(UTC).isoformat(timespec="seconds"), secrets.randbelow(1 << 30)
     launches = _launches(options)
     async with AsyncExitStack() as stack:
-        logs = Path(stack.enter_context(TemporaryDirectory(prefix="headrace-bench-")))
+        options.log_dir.mkdir(parents=True, exist_ok=True)
         servers = []
         for launch in launches:
             tell(f"starting {launch.name}")
-            server = await stack.enter_async_context(_started(launch, options, model.vocab_size, logs))
+            server = await stack.enter_async_context(_started(launch, options, model.vocab_size))
             tell(f"{launch.name} answers after {server.started_in_s:.1f} s")
             servers.append(server)
-        runs = await run_rounds(Course(servers, options.scenarios, options.rounds, seed, model, cores), tell)
-        sides = [_side(launch, server) for launch, server in zip(launches, servers, strict=True)]
-    report = Report(started_at, options.model_dir.name, cores, _processor(), seed, sides, runs)
-    if options.json_path:
-        save(report, options.json_path)
-    if options.html_path:
-        options.html_path.write_text(page(report), encoding="utf-8")
+        runs: list[Run] = []
+        try:
+            async for run in run_rounds(Course(servers, options.scenarios, options.rounds, seed, model, cores)):
+                runs.append(run)
+                tell(told(run))
+        finally:  # what has been measured is kept, should a side fail later
+            sides = [_side(launch, server) for launch, server in zip(launches, servers, strict=True)]
+            report = Report(started_at, options.model_dir.name, cores, _processor(), seed, sides, runs)
+            _write(report, options)
     return report
+
+
+def _write(report: Report, options: BenchOptions) -> None:
+    if options.json_path and report.runs:
+        save(report, options.json_path)
+    if options.html_path and report.runs:
+        options.html_path.write_text(page(report), encoding="utf-8")
 
 
 def _launches(options: BenchOptions) -> list[Launch]:
     """Ours first. The peers' code is imported only where one is asked for."""
-    launches = [Launch("headrace", (), options.model_dir.name)]
+    given = Launch("headrace", (), options.model_dir.name)
+    launches = [given if options.base_url else own_stack(options.model_dir, options.log_dir / "run")]
     if options.peers:
         from bench.peers.install import launch_peer
 
@@ -68,25 +79,22 @@ def _launches(options: BenchOptions) -> list[Launch]:
 
 
 @asynccontextmanager
-async def _started(launch: Launch, options: BenchOptions, vocab_size: int, logs: Path) -> AsyncIterator[Server]:
-    if launch.command:
-        async with running(launch, vocab_size, logs / f"{launch.name}.log") as server:
-            yield server
-    elif options.base_url:
+async def _started(launch: Launch, options: BenchOptions, vocab_size: int) -> AsyncIterator[Server]:
+    if options.base_url and not launch.command:
         yield Server(Target(launch.name, options.base_url, launch.model, options.api_key), 0, 0.0)
-    else:
-        async with running(own_stack(options.model_dir, logs / "run"), vocab_size, logs / "headrace.log") as server:
-            yield server
+        return
+    async with running(launch, vocab_size, options.log_dir / f"{launch.name}.log") as server:
+        yield server
 
 
 def own_stack(model_dir: Path, run_dir: Path) -> Launch:
     """Ours as `make up` starts it, on another port and in a run directory of its own."""
     up = ("-m", "cli", "up", "--model", str(model_dir), "--port", "{port}", "--run-dir", str(run_dir))
-    return Launch("headrace", (sys.executable, *up), model_dir.name, start_s=120)
+    return Launch("headrace", (sys.executable, *up), model_dir.name, start_s=300)
 
 
 def _side(launch: Launch, server: Server) -> Side:
-    command: Sequence[str] = [*(f"{k}={v}" for k, v in launch.environ.items()), *launch.command] or ["headrace up"]
+    command: Sequence[str] = [*(f"{k}={v}" for k, v in launch.environ.items()), *launch.command] or ["(runs already)"]
     return Side(launch.name, list(command), server.started_in_s, round(server.memory_bytes() / 1e6))
 
 

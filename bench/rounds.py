@@ -1,7 +1,7 @@
 """Interleaves the sides: round by round, scenario by scenario, each side once, never two of them under load at once."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,8 +14,6 @@ from bench.scenarios import WARM_UP, Scenario
 from bench.servers import Server
 from bench.summary import pairs
 from libs.engine.model_config import ModelConfig
-
-Tell = Callable[[str], None]
 
 SETTLE_S: Final = 0.5
 SETTLE_TRIES: Final = 40
@@ -34,7 +32,7 @@ class Course:
     cores: int
 
 
-async def run_rounds(course: Course, tell: Tell) -> list[Run]:
+async def run_rounds(course: Course) -> AsyncIterator[Run]:
     """Rounds until every pair of every scenario has enough that count, at most twice as many as asked for."""
     for server in course.servers:
         await run_scenario(server.target, WARM_UP, course.model.vocab_size, course.seed - 1)
@@ -46,8 +44,7 @@ async def run_rounds(course: Course, tell: Tell) -> list[Run]:
             for server in course.servers if number % 2 == 0 else list(reversed(course.servers)):
                 run = await _run(course, server, scenario, number)
                 runs.append(run)
-                tell(_told(run))
-    return runs
+                yield run
 
 
 def _short(course: Course, runs: list[Run], scenario: Scenario) -> bool:
@@ -100,8 +97,9 @@ def _told_probe(machine: Machine) -> Probe:
     return Probe(round(machine.read_bytes_s / 1e9, 2), round(machine.matrix_ops_s / 1e9, 1))
 
 
-def _told(run: Run) -> str:
-    told = "  ".join(f"{name} {value:.4g}" for name, value in run.figures.items())
+def told(run: Run) -> str:
+    """One line on a run, for whoever waits."""
+    values = "  ".join(f"{name} {value:.4g}" for name, value in run.figures.items())
     probed = f"{run.probe.read_gb_s:.1f} GB/s, {run.probe.matrix_gflop_s:.0f} GFLOP/s"
     shares = f"client {run.client_cpu_s / run.wall_s:.1%} of a core, idle servers {run.idle_cpu_s / run.wall_s:.1%}"
-    return f"round {run.round} {run.scenario} {run.side}: {told}  ({probed}; {shares})"
+    return f"round {run.round} {run.scenario} {run.side}: {values}  ({probed}; {shares})"

@@ -169,6 +169,7 @@ def bench(
     """Measure a stack, alone or beside its peers."""
     from bench.command import BenchOptions
     from cli.bench import compare_reports, measure, model_dir, scenarios
+    from cli.models import cache_root
 
     with exit_codes():
         if compare:
@@ -178,6 +179,7 @@ def bench(
             model_dir=model_dir(model),
             scenarios=scenarios(scenario),
             rounds=rounds,
+            log_dir=cache_root() / "bench",
             base_url=base_url,
             api_key=api_key,
             peers=tuple(name.strip() for name in peers.split(",") if name.strip()),

@@ -208,9 +208,8 @@ int64_t attention_tiles(const AttentionArgs& args) {
 }
 
 void attention_tile(const AttentionArgs& args, int64_t tile) {
-  const int64_t items = static_cast<int64_t>(args.plan->items.size());
-  const AttentionItem& item = args.plan->items[tile % items];  // head by head: what is in the cache is read again
-  const int head = static_cast<int>(tile / items);
+  const AttentionItem& item = args.plan->items[tile / args.kv_heads];
+  const int head = static_cast<int>(tile % args.kv_heads);  // heads of a block are neighbours in memory
   with_class(args.dtype, [&](auto kind) { Tile<decltype(kind)>(args, item, head).run(); });
 }
 

@@ -43,6 +43,8 @@ struct PieceResult {
   float o[MAX_ROWS * MAX_HEAD_DIM];  // [rows, D]
 };
 
+constexpr int FEW_ROWS = 4;  // up to here memory is the limit: what is read next is asked for early
+
 constexpr int columns_for(int rows) { return rows * 4 <= ACCUMULATORS ? 4 : rows * 2 <= ACCUMULATORS ? 2 : 1; }
 
 template <class Class, int R>
@@ -72,7 +74,15 @@ class PieceKernel {
       for (int c = 0; c < C; ++c) sum[r][c] = zero();
     }
     const int steps = head_dim_ / Class::MEMBERS;
+    const int ahead = std::min(group + C, tiles_.end_group - C);
     for (int step = 0; step < steps; ++step) {
+      if constexpr (R <= FEW_ROWS) {
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) {
+          __builtin_prefetch(tiles_.keys[ahead + c] + step * block_tokens_);
+          __builtin_prefetch(tiles_.values[group + c] + step * LANES);  // as many lines as a group of K has
+        }
+      }
       U16 k[C];
 #pragma GCC unroll 4
       for (int c = 0; c < C; ++c) k[c] = load_words(tiles_.keys[group + c] + step * block_tokens_);

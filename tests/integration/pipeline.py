@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[2]
 SOON_S = 20.0
 MODEL, CELL, GATEWAY = "small", "c0", "gateway-1"
 MAX_MODEL_LEN = 4096
+HASH_KEY = "00ff"
 SERVICES = ("scheduler", "tokenizer", "gateway")
 
 
@@ -62,7 +63,7 @@ class Pipeline:
         self.killed: list[str] = []
         self._restarts: dict[str, dict[str, Any]] = {}  # by incarnation, how it was started
         self.settings: dict[str, dict[str, object]] = {service: {} for service in SERVICES}
-        self._folder, self._open = folder, AsyncExitStack()
+        self.folder, self._open = folder, AsyncExitStack()
         _write_tokenizer(folder)
 
     @property
@@ -93,7 +94,7 @@ class Pipeline:
         """Start a service, again if it was ended."""
         values = {**self._common(service), **self._own(service), **self.settings[service]}
         environ = {f"HR_{service.upper()}_{name.upper()}": str(value) for name, value in values.items()}
-        with (self._folder / f"{service}.log").open("ab") as log:
+        with (self.folder / f"{service}.log").open("ab") as log:
             self.processes[service] = subprocess.Popen(
                 [sys.executable, "-m", f"services.{service}"], cwd=ROOT, env={"PATH": os.defpath, **environ}, stderr=log
             )
@@ -109,7 +110,7 @@ class Pipeline:
         settings = {
             "role": "decode",
             "model": MODEL,
-            "pool": str(self._folder / "pool"),
+            "pool": str(self.folder / "pool"),
             "blocks": blocks,
             "step_s": step_s,
             "instance": f"decode-{incarnation[:4]}",
@@ -119,7 +120,7 @@ class Pipeline:
             "link_via": f"127.0.0.1:{self.to_scheduler.port}",
             **more,
         }
-        with (self._folder / "worker.log").open("ab") as log:
+        with (self.folder / "worker.log").open("ab") as log:
             self.workers[incarnation] = subprocess.Popen(
                 [sys.executable, "-m", "tests.integration.fake_worker", json.dumps(settings)],
                 cwd=ROOT,
@@ -205,11 +206,11 @@ class Pipeline:
             "redis_user": service,
             "redis_password": self.valkey.passwords.get(service, ""),
         }
-        model: dict[str, object] = {"model_dir": self._folder, "max_model_len": MAX_MODEL_LEN}
+        model: dict[str, object] = {"model_dir": self.folder, "max_model_len": MAX_MODEL_LEN}
         if service == "scheduler":
             return {**index, "link_token": TOKEN, "role": "hybrid", "link_port": self._link_port}
         if service == "tokenizer":
-            return {**index, **model, "hash_key": "00ff"}
+            return {**index, **model, "hash_key": HASH_KEY}
         return {**model, "port": self.port, "instance": GATEWAY}
 
     async def _host(self, payload: bytes, traceparent: str) -> bytes:

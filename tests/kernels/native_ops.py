@@ -4,9 +4,9 @@ Axes: M tokens, K width, Q query heads, H kv heads, D head dim, T tokens of a bl
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
@@ -71,7 +71,7 @@ def at(tensor: torch.Tensor | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Blocks of keys and values as the kernels tile them: K [D / P][T][P], V [T / P][D][P], P members of a 32-bit word."""
+    """Blocks as the kernels tile them: K [D / P][T][P], V [T / P][D][P], P members of a 32-bit word."""
 
     kv_NLCHX: torch.Tensor
     block_tokens: int
@@ -116,9 +116,18 @@ class Drawn:
 class Ops:
     """The operations of one instruction level; `threads` and `seed` choose who runs the tiles and in which order."""
 
-    def __init__(self, library: Path) -> None:
-        self._library = ctypes.CDLL(str(library))
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
         self.threads, self.seed = 1, 0
+
+    @contextmanager
+    def shuffled(self, threads: int, seed: int) -> Iterator[None]:
+        """Tiles in the order that the seed draws, taken by so many threads."""
+        self.threads, self.seed = threads, seed
+        try:
+            yield
+        finally:
+            self.threads, self.seed = 1, 0
 
     def lanes(self, name: str, x: torch.Tensor) -> torch.Tensor:
         """exp, log or round of a flat float32 tensor."""
@@ -154,8 +163,8 @@ class Ops:
         layer: int,
         slots: tuple[torch.Tensor, torch.Tensor],
     ) -> torch.Tensor:
-        """Queries [M, Q, D] of the pool's dtype; keys and values go into the pool. slots: positions, blocks [M] int32."""
-        N, L, _, H, _ = pool.kv_NLCHX.shape
+        """Queries [M, Q, D]; keys and values go into the pool. slots: positions and blocks, [M] int32 each."""
+        _, L, _, H, _ = pool.kv_NLCHX.shape
         M, A, D = qkv_MAD.shape
         q = qkv_MAD.new_empty((M, A - 2 * H, D), dtype=pool.kv_NLCHX.dtype)
         where = pool.as_struct()
@@ -180,8 +189,8 @@ class Ops:
         window: int = 0,
     ) -> torch.Tensor:
         """[M, Q, D] of the pool's dtype. rows: (base, tokens, table [B] int32), one after the other in M."""
-        N, L, _, H, _ = pool.kv_NLCHX.shape
-        M, Q, D = q_MQD.shape
+        _, L, _, H, _ = pool.kv_NLCHX.shape
+        _, Q, D = q_MQD.shape
         assert q_MQD.dtype == pool.kv_NLCHX.dtype
         out = torch.empty_like(q_MQD)
         structs = (Row * len(rows))()

@@ -1,6 +1,7 @@
 """What other services are told about requests, and how lost tokens come back."""
 
 import asyncio
+from random import Random
 
 import pytest
 
@@ -161,3 +162,21 @@ async def test_the_gateway_says_that_it_lives_while_it_holds_a_request(gateway: 
 
     subject, payload = gateway.bus.published[0]
     assert subject == "alive.gateway-1" and payload
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_frames_in_any_order_and_more_than_once_make_the_same_text(gateway: Gateway, seed: int) -> None:
+    """Nothing wrong is ever sent, and what comes late or twice changes nothing."""
+    draw, text = Random(seed), b"exactly this"
+    call = gateway.complete(max_tokens=len(text))
+    request = await gateway.taken()
+    await gateway.backend.accept(request)
+    gateway.backend.log[request.request_id] = (tuple(text), "length")
+    positions = [*range(len(text)), *draw.choices(range(len(text)), k=6)]
+    draw.shuffle(positions)
+    for position in positions:
+        end = "length" if position == len(text) - 1 else ""
+        await gateway.backend.tokens(request, position, [text[position]], end)
+
+    assert (await call.json())["choices"][0]["text"] == text.decode()
+    assert gateway.metric("headrace:exactness_violation_total") == 0
