@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install -qq --constraint constraints.txt $(PIP_ARGS)
 CODE := services libs kernels protos cli deploy bench tests
 
-.PHONY: up test nightly exactness lint model kernels protos golden bench bench-peers peers clean
+.PHONY: up test survival nightly exactness lint model kernels protos golden bench bench-peers peers clean
 .DEFAULT_GOAL := up
 
 up: $(VENV)/runs kernels  ## serve the default model until Ctrl-C
@@ -23,6 +23,10 @@ test: $(VENV)/tests model kernels  ## all tests
 
 exactness: $(VENV)/tests model kernels  ## the batch promise on the real model, all of it: bits of ids and logits
 	HR_EXACTNESS=whole $(BIN)/python -m pytest tests/e2e/test_exactness.py --timeout 0
+
+survival: $(VENV)/tests model kernels  ## kill every process three times under the real model; writes docs/survival.md
+	HR_SURVIVAL_MOMENTS=3 HR_HISTORIES=build/survival $(BIN)/python -m pytest -s tests/e2e/test_survival.py --timeout 0
+	$(BIN)/python -m tests.chaos.survival build/survival
 
 nightly: $(VENV)/tests  ## the protocol's model for 120,000 steps; a test timeout would be in its way
 	$(BIN)/python -m pytest tests/model --hypothesis-profile nightly --timeout 0

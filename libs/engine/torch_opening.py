@@ -8,7 +8,7 @@ from libs.engine.tensors import Progress
 from libs.engine.torch_class import torch_class
 from libs.runtime.logs import get_logger
 
-log = get_logger("torch")
+log = get_logger("engine")  # "torch" is a logger of the library, with a format of its own
 
 
 def open_torch(spec: EngineSpec, layout: KvLayout, memory: Shared | Private, progress: Progress) -> OpenEngine:

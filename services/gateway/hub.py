@@ -166,6 +166,8 @@ class Hub:
                     failpoint("gateway.accepted")
                     stream.on_accepted(message, now_s)
                     self._forget_if_settled(stream)
+                case Rejected() if stream.cell:
+                    pass  # a second handling failed; the first one's Sequence is being computed
                 case Rejected() | Failed():
                     if not stream.over:
                         stream.fail(message.error.to_exception())

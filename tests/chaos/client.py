@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -12,10 +13,14 @@ from tests.chaos.history import Operation, Part
 ANSWER_S = 20.0  # without any news for this long a client gives up
 
 
-async def perform(http: httpx.AsyncClient, base_url: str, model: str, operation: Operation) -> None:
-    """Send the request and follow it to its end, whatever that is."""
+async def perform(
+    http: httpx.AsyncClient, base_url: str, model: str, operation: Operation, more: Mapping[str, Any] | None = None
+) -> None:
+    """Send the request and follow it to its end, whatever that is. `more` are further fields of its body."""
     try:
-        async with http.stream("POST", f"{base_url}/completions", json=_body(model, operation)) as answer:
+        async with http.stream(
+            "POST", f"{base_url}/completions", json={**_body(model, operation), **(more or {})}
+        ) as answer:
             operation.status = answer.status_code
             operation.request_id = answer.headers.get("x-request-id", "")
             if answer.status_code != 200:

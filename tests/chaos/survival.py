@@ -7,7 +7,7 @@ clients saw, when, and what the stack held once it was at rest.
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -45,12 +45,22 @@ def row_of(fault: str, histories: Sequence[History]) -> Row:
         runs=len(histories),
         requests=len(operations),
         failed_requests=sum(operation.outcome != "ok" for operation in operations),
-        longest_stall_s=max((operation.longest_stall_s for operation in operations), default=0.0),
+        longest_stall_s=max(map(stall_s, histories)),
         detection_s=max(detections, default=None),
         recovery_s=max(map(recovery_s, histories)),
         tokens_recomputed=sum(history.tokens_recomputed for history in histories),
         blocks_leaked=sum(map(_leaked, histories)),
     )
+
+
+def stall_s(history: History) -> float:
+    """The longest wait of any client for news, of those that were not over when the first fault struck."""
+    struck_s = history.planted[0].at_s if history.planted else 0.0
+    waits = [0.0]
+    for operation in history.operations:
+        times = [operation.invoked_s, *(part.at_s for part in operation.parts), operation.ended_s]
+        waits += [after - before for before, after in pairwise(times) if after > struck_s]
+    return max(waits)
 
 
 def detection_s(history: History) -> float | None:

@@ -63,6 +63,10 @@ class Stack:
         """The live processes of one service."""
         return [psutil.Process(child.pid) for child in self.state().children if child.name.startswith(f"{service}-")]
 
+    def program(self, name: str) -> list[psutil.Process]:
+        """The live process of this name: of a broker, or one of a service."""
+        return [psutil.Process(child.pid) for child in self.state().children if child.name == name and child.pid]
+
     def prefilled_elsewhere(self) -> int:
         """Sequences whose first token a prefill worker drew. Stops the stack, so that its event log is whole."""
         if self.alive:

@@ -14,7 +14,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(480)]
 LAYOUTS: dict[str, dict[str, Any]] = {
     "hybrid": {"role": "hybrid"},
     "disaggregated": {"role": "disaggregated"},
-    "torch": {"role": "hybrid", "kernels": "torch"},
     "two of each": {"role": "disaggregated", "prefill": 2, "decode": 2, "tokenizers": 2},
 }
 
@@ -61,3 +60,14 @@ async def test_24_requests_at_once_get_the_tokens_of_each_alone(stack: StackFact
     assert blocks["free"] + blocks["cached"] == blocks["total"]
     if running.options["role"] == "disaggregated":
         assert running.prefilled_elsewhere() == len(asked)
+
+
+async def test_torch_serves_where_native_kernels_cannot(stack: StackFactory) -> None:
+    """A few greedy requests at once get the reference library's tokens from the fallback, too."""
+    running = stack(dtype="float32", role="hybrid", kernels="torch")
+    prompts = golden_prompts()[:4]
+    asked = [{**body, "max_tokens": 12} for body in greedy_requests(running.model)[:4]]
+
+    together = await asyncio.gather(*(ids_of(running, body) for body in asked))
+
+    assert together == [prompt.output_ids[:12] for prompt in prompts]

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.model.checks import check, finish
 from tests.model.world import World
 
-FAULTS = ("kill_one", "strike", "strike", "freeze", "stun", "stun", "cut", "hold", "hold_host", "stand_in")
+FAULTS = ("kill_one", "strike", "strike", "freeze", "stun", "haunt", "haunt", "cut", "hold", "hold_host", "stand_in")
 NUMBER = st.integers(0, 1 << 16)
 
 

@@ -4,6 +4,7 @@ import asyncio
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,6 +40,7 @@ class Worker(Process):
         self.incarnation = f"{number:032x}"
         self.under_way: Step | None = None
         self._client, self._engine = Client(broker, self), FakeEngine(pool)
+        self.is_fenced: Callable[[Held], bool] = lambda held: False
         self._begun_ns = 0
         self._taken = (0, 0)  # term and version
         self._inbox: list[Order] = []
@@ -81,12 +83,13 @@ class Worker(Process):
 
     def finish(self) -> None:
         """The step that was begun is computed now, and reported."""
-        under_way, self.under_way = self.under_way, None
+        under_way = self.under_way
         assert under_way is not None
         for held, row in zip(under_way.held, under_way.rows, strict=True):
             written = self.pool.read(held.table, row.base)
             assert written == array("I", held.ids[: row.base]), f"{self.name} reads blocks of somebody else"
         self._boundary.step(under_way)
+        self.under_way = None
 
     def step_blindly(self) -> None:
         """A thread that thaws: it ends its step, or takes one with what it has."""
@@ -96,9 +99,14 @@ class Worker(Process):
             self.finish()
 
     def step(self, rows: Sequence[StepRow]) -> list[Sampled | None]:
-        """The engine; its time is that of the model."""
+        """The engine; its time is that of the model. What a fenced attempt draws is wrong: nobody may take it."""
+        assert self.under_way is not None
         self._begun_ns = int(self.clock.now_s * 1e9)
-        return self._engine.step(rows)
+        samples = self._engine.step(rows)
+        return [
+            replace(sampled, token_id=sampled.token_id ^ 1) if sampled and self.is_fenced(held) else sampled
+            for sampled, held in zip(samples, self.under_way.held, strict=True)
+        ]
 
     def _post(self, word: Word) -> None:
         if isinstance(word, Taken):

@@ -6,6 +6,7 @@ from random import Random
 
 from libs.contracts import flow
 from libs.contracts.errors import Fenced
+from libs.engine.worker.held import Held
 from libs.runtime.link import LinkClient, LinkLost
 from services.scheduler.state import DECODE, PREFILL
 from tests.fakes.engine import FakePool
@@ -54,6 +55,7 @@ class World:
 
     def start_worker(self, role: str) -> None:
         worker = Worker(self._number(), role, self.clock, self.broker, self.pool)
+        worker.is_fenced = lambda held: self._is_fenced(worker, held)
         self.workers.append(worker)
         worker.attach(self.dial)
 
@@ -104,6 +106,14 @@ class World:
             process.is_frozen = False
             if isinstance(process, Worker):
                 process.step_blindly()
+
+    def haunt(self, number: int) -> None:
+        """A worker freezes until its work has moved, and thaws before anybody has ended it."""
+        self.hold_host(number)
+        self.stun(number)
+        self.flow(2.0)
+        self.thaw(number)
+        self.flow(STEP_S)
 
     def cut(self, number: int) -> None:
         """A link breaks, with all that is on it."""
@@ -246,6 +256,15 @@ class World:
     @property
     def _due_s(self) -> float:
         return min([IDLE, *(process.due_s for process in self._all), *(q.due_s for q in self.broker.queues.values())])
+
+    def _is_fenced(self, worker: Worker, held: Held) -> bool:
+        """Given up by the only leader there is, and taken back at its gateway."""
+        states = [scheduler.state for scheduler in self.schedulers if scheduler.state is not None]
+        book = states[0].workers.get(worker.incarnation) if len(self.schedulers) == len(states) == 1 else None
+        if book is None or not book.is_lost:
+            return False
+        streams = [gateway.hub._streams.get(held.resident.request_id) for gateway in self.gateways]
+        return all(stream is None or stream.epoch > held.resident.epoch for stream in streams)
 
     def _number(self) -> int:
         self._births += 1

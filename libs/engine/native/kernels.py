@@ -37,6 +37,7 @@ class Kernels:
             raise ConfigError(f"cannot start {threads} threads for the native kernels")
         self._library, self._context = library, context
         self._closing = weakref.finalize(self, library.hr_close, context)
+        self._closing.atexit = False  # a step that outlives the process's patience still uses the context
 
     def close(self) -> None:
         self._closing()

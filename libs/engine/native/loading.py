@@ -16,7 +16,7 @@ from libs.engine.safetensors_file import Array
 from libs.engine.tensors import Progress, open_model
 from libs.runtime.logs import get_logger
 
-log = get_logger("native")
+log = get_logger("engine")
 
 
 def pack_private(kernels: Kernels, config: ModelConfig, checkpoint: Checkpoint, dtype: str) -> NativeModel:

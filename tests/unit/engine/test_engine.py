@@ -9,10 +9,11 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from kernels.native.levels import supported_levels
 from libs.contracts.kv_layout import blocks_for
 from libs.contracts.messages import SamplingParams
 from libs.engine.rows import Sampled, SampleSpec, StepRow
-from tests.engines import FAMILIES, Load, opened, settled
+from tests.engines import Load, opened, settled
 from tests.fakes.oracle import Cache, Oracle
 from tests.unit.engine.tiny_model import CONFIG, tiny_tensors, write_model
 
@@ -31,7 +32,7 @@ def oracle(model_dir: Path) -> Oracle:
     return Oracle(model_dir)
 
 
-@pytest.fixture(params=FAMILIES)
+@pytest.fixture(params=("torch", *supported_levels()))
 def load(request: pytest.FixtureRequest) -> Load:
     kernels = settled(request.param)
 

@@ -73,10 +73,13 @@ def test_weights_of_two_types_are_joined_in_float32(tmp_path: Path) -> None:
     for name, tensor in tensors.items():
         tensors[name] = tensor.half() if "k_proj" in name else tensor.bfloat16()
 
-    _, packer, _ = packed(write_model(tmp_path / "model", tensors), "bfloat16")
+    parts, packer, _ = packed(write_model(tmp_path / "model", tensors), "bfloat16")
 
     layer = [("float32", False), ("uint16", True), ("uint16", True), ("uint16", True)]
     assert packer.seen == [("uint16", True), *layer, *layer]
+    names = (f"model.layers.1.self_attn.{which}_proj.weight" for which in "qkv")
+    joined = torch.cat([tensors[name].float() for name in names]).reshape(-1)
+    assert np.array_equal(parts["1.qkv"].view(np.float32), joined.numpy())
 
 
 def test_rounding_is_to_the_nearest_even() -> None:

@@ -29,16 +29,23 @@ def test_every_field_arrives() -> None:
     rows = StepRows(16)
     params = dict(temperature=0.5, min_p=0.1, top_p=0.9, top_k=7, seed=(1 << 64) - 1, logprobs=0)
 
-    rows.fill([StepRow([5, 6, 7], 30, [3, 1, 9, 9], spec(4, 2, (11, 12), **params)), StepRow((8,), 0, range(2), None)])
+    rows.fill(
+        [
+            StepRow([5, 6, 7], 30, [3, 1, 9, 9], spec(4, 2, (11, 12), **params)),
+            StepRow((8,), 0, range(2), None),
+            StepRow([9], 0, [4], spec(banned=(13,))),
+        ]
+    )
 
-    first, second = seen(rows, 2)
-    assert numbers(rows.ids_address, rows.tokens) == [5, 6, 7, 8]
+    first, second, third = seen(rows, 3)
+    assert numbers(rows.ids_address, rows.tokens) == [5, 6, 7, 8, 9]
     assert (first.start, first.tokens, first.base, first.draws) == (0, 3, 30, 1)
     assert (second.start, second.tokens, second.base, second.draws) == (3, 1, 0, 0)
     assert numbers(first.table, 3) == [3, 1, 9] and numbers(second.table, 1) == [0]
     assert (first.temperature, first.min_p, first.top_p, first.top_k) == (0.5, 0.1, 0.9, 7)
     assert (first.position, first.key, first.wants_logprob) == (4, 1, 1)
     assert numbers(first.banned, first.banned_count) == [11, 12]
+    assert numbers(third.banned, third.banned_count) == [13] and numbers(third.table, 1) == [4]
 
 
 def test_nothing_of_an_earlier_step_is_left() -> None:
