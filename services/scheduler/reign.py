@@ -3,8 +3,10 @@
 import asyncio
 from datetime import UTC, datetime
 
+from libs.contracts.errors import Fenced
 from libs.runtime.bus import Bus
 from libs.runtime.prefix_index import PrefixIndex
+from libs.runtime.process import leave_at_once
 from services.scheduler.background import Background, run_beside
 from services.scheduler.broker_watch import BrokerWatch
 from services.scheduler.config import Config
@@ -76,7 +78,7 @@ class Reign:
                 self._register.publish(),
                 self._updates.run(),
                 self._watch.run(),
-                *([self._standby.follow(state.term)] if self._standby is not None else []),
+                *([_give_way(self._standby, state.term)] if self._standby is not None else []),
             )
         await self._background.settle(config.drain_s)
 
@@ -114,3 +116,11 @@ class Reign:
     def _acknowledge(self, command: AckRequest) -> None:
         self.outbox.forget(command)
         self._intake.acknowledge(command)
+
+
+async def _give_way(standby: Standby, term: int) -> None:
+    """A leader that was frozen ends at once when it thaws: tidying up may wait for links and brokers it has lost."""
+    try:
+        await standby.follow(term)
+    except Fenced as error:
+        leave_at_once(error)
