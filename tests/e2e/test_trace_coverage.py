@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ async def run(running: Stack) -> list[str]:
 
 
 def has_shared_boundaries(leaves: tuple[Leaf, ...]) -> bool:
-    return all(one.end_ns <= other.start_ns for one, other in zip(leaves, leaves[1:], strict=False))
+    return all(one.end_ns <= other.start_ns for one, other in pairwise(leaves))
 
 
 @pytest.mark.parametrize("role", ["hybrid", "disaggregated"])

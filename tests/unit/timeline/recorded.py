@@ -114,7 +114,7 @@ def _record(worker: FakeWorker, stays: Residences) -> None:
             stays.end(taken.removed, taken.at_ns)
         return taken
 
-    def absorbing(*arguments: Any, **times: int) -> StepReport:
+    def absorbing(*arguments: Any, **times: Any) -> StepReport:
         report = absorb(*arguments, **times)
         stays.note(report)
         return report
