@@ -27,6 +27,7 @@ from libs.engine.tensors import (
 FLOAT32_BYTES: Final = 4
 BIAS: Final = ".bias"
 
+
 @dataclass(frozen=True, slots=True)
 class Linear:
     """One packed weight."""
