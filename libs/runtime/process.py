@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from libs.contracts.errors import ConfigError, HeadraceError
 from libs.runtime.logs import setup_logs
@@ -14,6 +14,13 @@ from libs.runtime.logs import setup_logs
 EXIT_CONFIG = 2  # do not start again: the settings or the deployment must change
 EXIT_FAILED = 1
 EXIT_IMPATIENT = 130
+
+
+def leave_at_once(error: HeadraceError) -> NoReturn:
+    """End without any clean-up: another has taken this process's place, and what it would still say counts no more."""
+    sys.stderr.write(f"{error.code}: {' '.join(error.message.split())}\n")
+    sys.stderr.flush()
+    os._exit(EXIT_FAILED)
 
 
 @asynccontextmanager

@@ -166,6 +166,8 @@ class Hub:
                     failpoint("gateway.accepted")
                     stream.on_accepted(message, now_s)
                     self._forget_if_settled(stream)
+                case Rejected() if stream.cell:
+                    pass  # a second handling failed; the first one's Sequence is being computed
                 case Rejected() | Failed():
                     if not stream.over:
                         stream.fail(message.error.to_exception())
@@ -273,6 +275,7 @@ class Hub:
 
     async def _repair(self, stream: Stream, choice: Choice, resend: Resend) -> None:
         self._metrics.repairs.inc()
+        stream.observer.record.repairs += 1
         resent = await self._outbox.ask(stream.cell, resend)
         try:
             stream.on_resent(choice, resent, asyncio.get_running_loop().time())

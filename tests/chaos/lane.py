@@ -70,6 +70,7 @@ class Lane:
         with self._supervisor_log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.fakes.stack_process", json.dumps(self._options)],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -87,8 +88,7 @@ class Lane:
             ):
                 yield self
         finally:
-            self._process.terminate()
-            await asyncio.to_thread(self._process.communicate)
+            await asyncio.to_thread(self._process.communicate)  # closes its stdin, which ends it
 
     @property
     def alive(self) -> bool:

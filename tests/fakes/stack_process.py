@@ -4,7 +4,10 @@ The keys are those of UpOptions; the supervisor, the brokers and every other ser
 """
 
 import json
+import os
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -24,5 +27,16 @@ async def main(options: dict[str, Any]) -> None:
     await supervise(UpOptions(worker_package="tests.fakes.workers", **options), lambda what, done, of: None, on_ready)
 
 
+def stop_with_the_test() -> None:
+    """Its end closes our stdin, however it ended."""
+
+    def wait() -> None:
+        sys.stdin.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 if __name__ == "__main__":
+    stop_with_the_test()
     run(lambda: main(json.loads(sys.argv[1])))

@@ -2,6 +2,8 @@
 
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,7 +11,7 @@ import pytest
 
 from libs.contracts.errors import ConfigError
 from libs.contracts.kv_layout import FILL_COUNTS_OFFSET, KvLayout
-from libs.runtime.pool_file import create_pool
+from libs.runtime.pool_file import create_pool, is_used
 
 LAYOUT = KvLayout(layers=2, kv_heads=1, head_dim=4, block_tokens=16, dtype="float32")
 BLOCKS = 8
@@ -66,3 +68,18 @@ def test_a_pool_that_does_not_fit_is_a_config_error(blocks: int, reason: str) ->
         create_pool(replace(large, layers=1) if blocks == 8 else large, blocks)
 
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_use_is_known_while_its_process_lives(pool: int) -> None:
+    """Of this incarnation and no other; the kernel forgets it with the process."""
+    used, other = "0f" * 16, "f0" * 16
+    code = f"from libs.runtime.pool_file import mark_use; mark_use({pool}, {used!r}); print(flush=True); input()"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(pool,)
+    )
+    with child:
+        assert child.stdin is not None and child.stdout is not None
+        assert child.stdout.readline() == b"\n"
+        assert is_used(pool, used) and not is_used(pool, other)
+        child.stdin.write(b"\n")
+    assert not is_used(pool, used)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.contracts.messages import Leaving
+from libs.contracts.messages import Done, Exited, Leaving
 from services.scheduler.events import LinkClosed
 from services.scheduler.state import DECODE, PREFILL
 from tests.fakes.engine import expected
@@ -100,3 +100,19 @@ def test_one_that_dies_while_it_leaves_is_lost() -> None:
     cell.run()
     assert cell.log("r") == EXPECTED and cell.gateway.held["r"].epoch == 2
     assert cell.deliver("r") and cell.is_clean
+
+
+def test_an_end_that_the_host_reports_moves_the_work_at_once() -> None:
+    """Nobody waits for the link to be missed."""
+    cell = hybrid()
+    [worker] = cell.workers.values()
+    other = cell.add_worker("decode-2", DECODE)
+    cell.submit("r", PROMPT, SAMPLING)
+    cell.run(lambda: cell.choice("r").generated == 9)
+    worker.detach()
+    del cell.workers[worker.incarnation]
+    assert cell.ask(Exited(worker.incarnation)) == Done(True)
+    assert cell.choice("r").worker == other.incarnation
+    assert cell.ask(Exited(worker.incarnation)) == Done(False)
+    cell.run()
+    assert cell.log("r") == EXPECTED and cell.deliver("r") and cell.is_clean
