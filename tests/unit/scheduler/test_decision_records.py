@@ -75,6 +75,8 @@ def test_plain_steps_in_a_row_are_one_record() -> None:
 
     assert numbers == list(range(1, len(numbers) + 1))
     assert any(report.last > report.first for report in reports)
+    held = [(report.held_before, report.held_after) for report in reports]
+    assert any(before > after for before, after in held), "an end gives its blocks back"
     assert sum(report.batch_tokens for report in reports) == 40 + 29 + 40 + 1
 
 
