@@ -47,13 +47,13 @@ def due_s(state: State) -> float | None:
 def inherit(state: State, choice: Choice, now_s: float) -> bool:
     """Before it is computed anew: above all epochs, with what a worker said of an attempt that was not taken back.
 
-    False when that contradicts the gateway's log.
+    Of that only its gateway knows: without an answer what workers say of it is not believed. False when it contradicts
+    the gateway's log.
     """
-    listened_to = choice.epoch if choice.is_older else 0
     told = state.inherited.pop(choice.request_id, {}).values()
+    valid = [held for held in told if choice.is_older and held.epoch >= choice.epoch]
     choice.epoch = max([choice.epoch + choice.is_older, *(held.epoch + 1 for held in told)])
     choice.is_older = False
-    valid = (held for held in told if held.epoch >= listened_to)
     held = max(valid, key=lambda held: (held.epoch, len(held.ids)), default=None)
     return held is None or recovery.learn(state, choice, _generated(choice, held), now_s)
 

@@ -46,6 +46,7 @@ class Threads:
 class Prepared:
     sequence: Sequence
     cell: str
+    term: int  # of its scheduler when it was chosen
     known_tokens: int  # of the prompt's start, that the index knows in this cell
 
 
@@ -76,7 +77,7 @@ class Preparing:
         if not _same_blocks(chosen, cells[0]):
             hashes = await self._hashes(request, prompt_bytes, ids, chosen)
         known_tokens = known_blocks.get(chosen.cell, 0) * chosen.block_tokens
-        return Prepared(to_sequence(encoder, request, ids, hashes), chosen.cell, known_tokens)
+        return Prepared(to_sequence(encoder, request, ids, hashes), chosen.cell, chosen.term, known_tokens)
 
     async def _serving(self) -> tuple[CellRecord, ...]:
         """The open cells. One whose scheduler has just begun its term is waited for."""

@@ -43,6 +43,7 @@ class FakeWorker:
         pool: FakePool,
         *,
         nan_ids: frozenset[int] = frozenset(),
+        vocab_size: int = 1 << 16,  # prompts of tests have ids that the fake engine does not draw
         max_batch_tokens: int = 1024,
     ) -> None:
         self.name, self.pool = name, pool
@@ -77,7 +78,11 @@ class FakeWorker:
         )
         self.identity = identity
         self.residents = Residents(
-            identity, eos_ids=EOS_IDS, block_tokens=pool.block_tokens, fill_counts=pool.fill_counts_N
+            identity,
+            eos_ids=EOS_IDS,
+            vocab_size=vocab_size,
+            block_tokens=pool.block_tokens,
+            fill_counts=pool.fill_counts_N,
         )
         self._inbox: deque[Snapshot | Delta] = deque()
         self._unacked = Unacked()

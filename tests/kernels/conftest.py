@@ -5,9 +5,9 @@ import secrets
 import numpy as np
 import pytest
 import torch
+
 from kernels.native.levels import LEVELS, supported_levels
 from kernels.native.library import load
-
 from tests.kernels.native_ops import Ops
 
 

@@ -86,7 +86,8 @@ class Client:
         durable: bool = True,
     ) -> AsyncGenerator[Work]:
         queue = self._broker.queues[stream]
-        queue.claim(consumer, filter_subject, ack_wait_s)
+        if not queue.claim(consumer, filter_subject, ack_wait_s):
+            raise Fenced(f"a higher term has {filter_subject}")
         arrived: asyncio.Queue[Stored | None] = asyncio.Queue()
         while True:
             queue.pull(consumer, filter_subject, Pull(self._process, arrived.put_nowait))
@@ -99,6 +100,9 @@ class Client:
                 raise Fenced(f"another consumer took over {filter_subject}")
 
     async def cells(self) -> "Directory":
+        return self.directory()
+
+    def directory(self) -> "Directory":
         directory = Directory()
         if self._broker.record is not None:
             directory.take(self._broker.record)
