@@ -151,6 +151,33 @@ def status(
 
 
 @app.command()
+def trace(
+    name: Annotated[
+        str, typer.Argument(metavar="ID", help="A request's id (or its beginning), a trace id, WORKER#STEP, or last.")
+    ],
+    run_dir: RunDirOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    perfetto: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a file for ui.perfetto.dev.")] = None,
+) -> None:
+    """Show where the time of a request went, of a running stack or of the last one."""
+    from cli.trace import show_trace
+
+    with exit_codes():
+        sys.stdout.write(show_trace(name, run_dir, as_json=as_json, perfetto_path=perfetto))
+
+
+@app.command()
+def explain(
+    name: Annotated[str, typer.Argument(metavar="ID", help="As for `trace`.")], run_dir: RunDirOption = None
+) -> None:
+    """Tell in words why a request took as long as it did."""
+    from cli.trace import show_explanation
+
+    with exit_codes():
+        sys.stdout.write(show_explanation(name, run_dir))
+
+
+@app.command()
 def bench(
     model: Annotated[str, typer.Option(help="As for `up`.")] = "smollm2",
     scenario: Annotated[str, typer.Option(help="S1,S3,… [default: all]", show_default=False)] = "",

@@ -3,6 +3,7 @@
 import os
 from typing import Final
 
+from deploy.local.run_dir import RunDir
 from deploy.local.stack import Stack
 from libs.engine.kernel_choice import TORCH
 
@@ -21,6 +22,7 @@ def service_environ(stack: Stack, service: str, index: int, incarnation: str) ->
         "nats_password": stack.credentials.nats[service],
         "drain_s": str(DRAIN_S),
         "failpoints_file": stack.options.failpoints_file,
+        "trace_dir": str(RunDir(stack.options.run_dir).trace_dir(f"{service}-{index}")),
         **_own_settings(stack, service),
         **stack.options.overrides.get(service, {}),
     }

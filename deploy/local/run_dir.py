@@ -69,6 +69,14 @@ class RunDir:
         return self.path / "logs"
 
     @property
+    def traces(self) -> Path:
+        return self.path / "traces"
+
+    def trace_dir(self, name: str) -> Path:
+        """The trace ring of one process after another under this name."""
+        return self.traces / name
+
+    @property
     def nats_config(self) -> Path:
         return self.path / "nats.conf"
 
@@ -117,9 +125,10 @@ class RunDir:
         self.remove_run_files()
         for log in self.logs.glob("*.log"):
             log.write_bytes(b"")
+        shutil.rmtree(self.traces, ignore_errors=True)
 
     def remove_run_files(self) -> None:
-        """Remove everything but logs and lock: credentials, sockets, streams, state."""
+        """Remove everything but logs, traces and lock: credentials, sockets, streams, state."""
         for path in (self.state, self.nats_config, self.valkey_config, self.valkey_socket):
             path.unlink(missing_ok=True)
         shutil.rmtree(self.nats_store, ignore_errors=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from libs.contracts.errors import ConfigError
@@ -28,6 +28,8 @@ class ServiceConfig(BaseSettings):
     nats_user: str = ""
     nats_password: SecretStr = SecretStr("")
     otlp_endpoint: str = ""  # empty: no export
+    otlp_sample_ratio: float = Field(default=1.0, ge=0, le=1)  # of requests exported, by trace id; the gateway decides
+    trace_dir: str = ""  # where this process keeps its trace ring, 16 MiB at most; empty: none
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "text"] = "json"
     drain_s: float = 5.0  # how long a stopping service may finish what it has

@@ -22,16 +22,17 @@ TRACES_PATH = "/v1/traces"
 
 
 @asynccontextmanager
-async def telemetry(service: str, instance: str, otlp_endpoint: str) -> AsyncIterator[None]:
+async def telemetry(service: str, instance: str, otlp_endpoint: str, sample_ratio: float = 1.0) -> AsyncIterator[None]:
     """Export this process's spans to an OTLP/HTTP collector until the block ends; nothing for an empty endpoint.
 
     `otlp_endpoint` is the collector's base address, e.g. http://127.0.0.1:4318. A collector that is slow or gone costs
-    spans, never a request.
+    spans, never a request. `sample_ratio` of the traces that begin here are exported, chosen by their id; of
+    others their parent decides.
     """
     if not otlp_endpoint:
         yield
         return
-    provider = _provider(service, instance, otlp_endpoint.rstrip("/") + TRACES_PATH)
+    provider = _provider(service, instance, otlp_endpoint.rstrip("/") + TRACES_PATH, sample_ratio)
     trace.set_tracer_provider(provider)
     try:
         yield
@@ -41,11 +42,12 @@ async def telemetry(service: str, instance: str, otlp_endpoint: str) -> AsyncIte
         await asyncio.to_thread(flushing.join, SHUTDOWN_S)
 
 
-def _provider(service: str, instance: str, endpoint: str) -> "TracerProvider":
+def _provider(service: str, instance: str, endpoint: str, sample_ratio: float) -> "TracerProvider":
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # a tenth of a second to import
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
     exporter = OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_TIMEOUT_S)
     processor = BatchSpanProcessor(
@@ -65,6 +67,7 @@ def _provider(service: str, instance: str, endpoint: str) -> "TracerProvider":
                 "process.pid": os.getpid(),
             }
         ),
+        sampler=ParentBased(TraceIdRatioBased(sample_ratio)),
         shutdown_on_exit=False,  # the block's end shuts down, with its own time limit
     )
     provider.add_span_processor(processor)

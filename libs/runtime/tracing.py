@@ -4,6 +4,7 @@ Times are wall time in nanoseconds since 1970, as OpenTelemetry wants them; `wal
 """
 
 import re
+import secrets
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -73,6 +74,11 @@ def _context(traceparent: str) -> Context:
     return set_span_in_context(
         NonRecordingSpan(SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))), Context()
     )
+
+
+def unsampled() -> str:
+    """The context of a new trace that no collector will get: the local trace ring and exemplars name it."""
+    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00"
 
 
 def _format(context: SpanContext) -> str:

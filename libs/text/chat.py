@@ -1,6 +1,6 @@
 """Turns a chat into prompt ids: the one place where template and tokenizer meet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,10 +18,11 @@ def encode_chat(
     continue_final_message: bool = False,
     tools: Sequence[Mapping[str, Any]] | None = None,
     variables: Mapping[str, object] = NOTHING,
+    on_rendered: Callable[[], None] = lambda: None,
 ) -> list[int]:
     """Prompt ids of a conversation. Control tokens come from the template alone, never from a message's text.
 
-    Arguments and errors are those of `ChatTemplate.render`.
+    Arguments and errors are those of `ChatTemplate.render`; `on_rendered` is called between template and tokenizer.
     """
     text = template.render(
         messages,
@@ -32,4 +33,5 @@ def encode_chat(
         variables=variables,
         guard=tokenizer.guard,
     )
+    on_rendered()
     return tokenizer.encode(text, add_special_tokens=False)

@@ -9,6 +9,7 @@ from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
 from libs.runtime.metrics import gather
 from libs.runtime.process import run, stop_signal
+from libs.runtime.ring import open_ring
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
 from libs.text.tokenizer import Tokenizer
@@ -38,7 +39,8 @@ async def main() -> None:
     tokenizer = Tokenizer.from_dir(config.model_dir)
     metrics = Metrics(config.model)
     async with (
-        telemetry(NAME, config.instance, config.otlp_endpoint),
+        telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio),
+        open_ring(config.trace_dir, NAME, config.instance) as ring,
         Bus.connect(
             config.nats_url, service=NAME, user=config.nats_user, password=config.nats_password.get_secret_value()
         ) as bus,
@@ -58,6 +60,7 @@ async def main() -> None:
             limits=limits,
             max_body_bytes=config.max_body_bytes,
             request_timeout_s=config.request_timeout_s,
+            ring=ring,
         )
 
         async def scrape(openmetrics: bool) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from libs.contracts.errors import HeadraceError
 from libs.runtime.logs import get_logger
+from libs.runtime.ring import OFF, Ring
 from libs.text.detokenize import TokenBytes
 from services.gateway import reply
 from services.gateway.body import read_body
@@ -37,6 +38,7 @@ class Service:
     limits: Limits
     max_body_bytes: int
     request_timeout_s: float
+    ring: Ring = OFF
 
 
 def _impatient(send: Send) -> Send:
@@ -69,6 +71,7 @@ class Generate:
             self._service.door.check()
             self._service.hub.check_room()
             payload = await read_body(scope, receive, max_bytes=self._service.max_body_bytes)
+            read_ns = time.monotonic_ns()
             request = validate(self._kind, payload, self._service.limits)
         except ConnectionResetError:
             return
@@ -78,6 +81,7 @@ class Generate:
             await reply.error(send, error, (*headers, *closing))
             return
         stream = self._open(request_id, request, arrived_s, scope)
+        stream.observer.record.read_ns, stream.observer.record.validated_ns = read_ns, time.monotonic_ns()
         watch = asyncio.create_task(self._watch(stream, receive))
         try:
             await self._serve(stream, send, headers)
@@ -87,7 +91,7 @@ class Generate:
     def _open(self, request_id: str, request: ValidRequest, arrived_s: float, scope: Scope) -> Stream:
         service = self._service
         client_traceparent = dict(scope["headers"]).get(b"traceparent", b"").decode("latin-1")
-        observer = Observer(request_id, request, service.metrics, arrived_s, client_traceparent)
+        observer = Observer(request_id, request, service.metrics, arrived_s, client_traceparent, service.ring)
         ticket = Ticket(
             request_id=request_id,
             gateway=service.gateway,
@@ -102,6 +106,7 @@ class Generate:
         try:
             try:
                 await self._service.hub.send(stream)
+                stream.observer.record.queued_ns = time.monotonic_ns()
             except HeadraceError as error:
                 self._service.metrics.rejections.inc()
                 await reply.error(send, error, headers)

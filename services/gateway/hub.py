@@ -270,6 +270,7 @@ class Hub:
 
     async def _repair(self, stream: Stream, choice: Choice, resend: Resend) -> None:
         self._metrics.repairs.inc()
+        stream.observer.record.repairs += 1
         resent = await self._outbox.ask(stream.cell, resend)
         try:
             stream.on_resent(choice, resent, asyncio.get_running_loop().time())

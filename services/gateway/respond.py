@@ -35,6 +35,7 @@ async def _object(stream: Stream, send: Send, headers: Headers) -> None:
     except HeadraceError as error:
         await reply.error(send, error, headers)
         raise
+    stream.observer.told()
     choices = [_joined(deltas) for _, deltas in sorted(gathered.items())]
     await reply.whole(send, shapes.whole(head_of(stream), choices, stream.usage, stream.prompt_ids), headers=headers)
 
@@ -55,17 +56,21 @@ async def _events(stream: Stream, send: Send, headers: Headers) -> None:
     try:
         async for delta in stream.deltas():
             usage = stream.usage
-            opening = b""
+            opening, text_ns = b"", 0
             if writer is None:
+                text_ns = time.monotonic_ns()
                 writer = ChunkWriter(head_of(stream), stream.prompt_ids)
                 opening = writer.first(len(stream.choices), usage)
                 await reply.begin(send, 200, (*reply.EVENTS, *headers))
             await reply.part(send, opening + writer.delta(delta, usage))
+            if text_ns:
+                stream.observer.wrote(text_ns)
     except HeadraceError as error:
         if writer is None:
             await reply.error(send, error, headers)
         else:
             await reply.part(send, errors_http.event_of(error), more=False)
         raise
+    stream.observer.told()
     closing = writer.usage(stream.usage) if writer else b""
     await reply.part(send, closing + sse.DONE, more=False)

@@ -11,6 +11,7 @@ from libs.runtime.logs import get_logger, setup_logs
 from libs.runtime.metrics import serve_metrics
 from libs.runtime.prefix_index import PrefixIndex
 from libs.runtime.process import run, stop_signal
+from libs.runtime.ring import open_ring
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
 from services.scheduler.background import unless
@@ -36,6 +37,7 @@ async def main() -> None:
     async with (  # opened top to bottom, closed bottom to top
         stop_signal() as stop,
         telemetry(SERVICE, config.instance, config.otlp_endpoint),
+        open_ring(config.trace_dir, SERVICE, config.instance) as ring,
         Bus.connect(config.nats_url, service=SERVICE, user=user, password=password) as bus,
         PrefixIndex.connect(
             config.redis_url, user=config.redis_user, password=config.redis_password.get_secret_value()
@@ -45,7 +47,7 @@ async def main() -> None:
         standby = Standby(bus, await bus.cells(), config.model, config.cell)
         seat = Seat(config.instance, port, standby)
         await serve_status(bus, seat.status)
-        begin = Reign.begin(config, port, bus, index, loop=loop, links=links, standby=standby)
+        begin = Reign.begin(config, port, bus, index, loop=loop, links=links, standby=standby, ring=ring)
         reign = await unless(stop, begin)
         if reign is not None:
             seat.state = reign.state

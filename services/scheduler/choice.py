@@ -32,6 +32,9 @@ UNOWNED = 1 << 62  # tokens
 OPEN = frozenset({Phase.ASKING, Phase.WAITING, Phase.PREFILLING, Phase.DECODING})
 
 
+Noted = tuple["Choice", Reason]
+
+
 @dataclass(slots=True, eq=False)
 class Choice:
     """Mutable; owned by State. Counts are tokens unless named otherwise."""
@@ -75,6 +78,8 @@ class Choice:
     died_at: int = 0  # committing beyond this clears it
 
     end: str = ""
+    journal: list["Noted"] = field(default_factory=list)  # the State's: every change of any choice's reason
+
     stop_position: int = -1  # the gateway's stop string ends with this position's token; −1 while there is none
 
     @property
@@ -132,6 +137,7 @@ class Choice:
         if reason is not self.reason:
             self.waited_s[self.reason] = self.waited_s.get(self.reason, 0.0) + now_s - self.since_s
             self.reason, self.since_s = reason, now_s
+            self.journal.append((self, reason))
 
     def waits_s(self) -> tuple[tuple[str, float], ...]:
         """(reason, seconds) of every wait that is over."""

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from itertools import count
 
 from libs.contracts import codec, flow
+from libs.contracts import conventions as names
 from libs.contracts.errors import MalformedMessage
 from libs.contracts.messages import Alive, CellStatus, ControlMessage, Done, Resent, Sequence, StatusQuery
 from libs.runtime.bus import Bus
@@ -81,7 +82,7 @@ class Intake:
         """The wait is over: the span tells its reasons."""
         span = self._spans.pop(command.request_id, None)
         if span is not None:
-            span.set(**{f"headrace.wait.{reason}_ms": waited_s * 1000 for reason, waited_s in command.waited_s})
+            span.set(**{names.WAIT_MS.format(reason=reason): waited_s * 1000 for reason, waited_s in command.waited_s})
             span.end()
 
     def reply(self, command: Reply) -> None:
@@ -101,7 +102,7 @@ class Intake:
         works = self._works.setdefault(sequence.request_id, [])
         works.append(work)
         if len(works) == 1:
-            attributes = {"headrace.request_id": sequence.request_id, "headrace.cell": self._state.policy.cell}
+            attributes = {names.REQUEST_ID: sequence.request_id, names.CELL: self._state.policy.cell}
             span = start_span(flow.SCHEDULE, parent=work.traceparent, attributes=attributes)
             self._spans[sequence.request_id] = span
             is_older = work.stored_at < self._begun_at + CLOCKS_DIFFER

@@ -25,6 +25,8 @@ def arrive(state: State, sequence: Sequence, traceparent: str, now_s: float) -> 
     choice = Choice(
         state.next_handle(), sequence, traceparent, list(sequence.ids), sequence.params, now_s, sequence.epoch
     )
+    choice.journal = state.journal
+    state.journal.append((choice, choice.reason))
     state.requests[choice.request_id] = state.choices[choice.handle] = choice
     state.gateways.setdefault(choice.gateway, Gateway(now_s)).request_ids.add(choice.request_id)
     heapq.heappush(state.deadlines, (choice.deadline_s, choice.request_id))

@@ -10,8 +10,9 @@ from typing import Any
 
 from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
+from services.scheduler.choice import Noted
 from services.scheduler.event_log import EventLog
-from services.scheduler.events import Event
+from services.scheduler.events import Command, Event
 from services.scheduler.plan import turn
 from services.scheduler.state import State
 from services.scheduler.timeouts import next_expiry_s
@@ -25,6 +26,8 @@ logger = get_logger("scheduler")
 
 Carriers = Mapping[type, Callable[[Any], None]]  # command class → who carries it out, without waiting
 
+OnTurn = Callable[[float, tuple[Event, ...], list[Command], list[Noted]], None]  # when, …, reasons that changed
+
 
 class Clock:
     """Seconds since 1970 that never step: deadlines are wall time, decisions need time to go forward."""
@@ -35,9 +38,17 @@ class Clock:
     def now_s(self) -> float:
         return self._offset_s + time.monotonic()
 
+    def monotonic_ns(self, now_s: float) -> int:
+        """A time of this clock as one of the host's monotonic clock."""
+        return int((now_s - self._offset_s) * 1e9)
+
     def set_back(self, seconds: float) -> None:
         """This process was frozen for so long: what others were to say meanwhile waits to be read."""
         self._offset_s -= seconds
+
+
+def _unheard(now_s: float, events: tuple[Event, ...], commands: list[Command], journal: list[Noted]) -> None:
+    """Nobody writes down what is decided."""
 
 
 class Loop:
@@ -45,6 +56,7 @@ class Loop:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.on_turn: OnTurn = _unheard
         self._events: list[Event] = []
         self._wake = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
@@ -78,6 +90,7 @@ class Loop:
         now_s = self._turned_s = self.clock.now_s()
         log.append(now_s, events)
         commands = turn(state, events, now_s)
+        self.on_turn(now_s, events, commands, state.take_journal())
         if commands:
             failpoint("scheduler.decided")
         for command in commands:

@@ -45,6 +45,10 @@ class WaitQueue:
             heapq.heappop(self._ready)
         return None
 
+    def ahead_of(self, choice: Choice) -> int:
+        """How many wait that are looked at before it. O(n)."""
+        return sum(rank(other) < rank(choice) for other in self._waiting.values())
+
     def remove(self, choice: Choice) -> None:
         """It waits no longer, whether admitted or given up. Removing it twice does nothing."""
         self._waiting.pop(choice.handle, None)

@@ -7,10 +7,12 @@ from libs.contracts.errors import Fenced
 from libs.runtime.bus import Bus
 from libs.runtime.prefix_index import PrefixIndex
 from libs.runtime.process import leave_at_once
+from libs.runtime.ring import OFF, Ring
 from services.scheduler.background import Background, run_beside
 from services.scheduler.broker_watch import BrokerWatch
 from services.scheduler.config import Config
 from services.scheduler.dead_letters import DeadLetters
+from services.scheduler.decision_records import DecisionRecords
 from services.scheduler.event_log import open_log
 from services.scheduler.events import (
     AckRequest,
@@ -57,6 +59,7 @@ class Reign:
         loop: Loop,
         links: Links,
         standby: Standby | None = None,
+        ring: Ring = OFF,
     ) -> "Reign":
         """Claim the next term, with `standby` once nobody leads, and answer control requests from then on.
 
@@ -65,6 +68,8 @@ class Reign:
         claim = Register.claim(bus, config, port) if standby is None else Register.lead(bus, config, port, standby)
         register, term = await claim
         reign = cls(config, register, State(config.policy, term), loop, standby)
+        if ring.is_on:
+            loop.on_turn = DecisionRecords(ring, reign.state, loop.clock.monotonic_ns).on_turn
         await reign._open(bus, index, links)
         return reign
 

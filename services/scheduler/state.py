@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from libs.contracts.messages import HeldSequence, Hello
-from services.scheduler.choice import Choice
+from services.scheduler.choice import Choice, Noted
 from services.scheduler.events import Command
 from services.scheduler.memory import Memory
 from services.scheduler.order import WaitQueue
@@ -99,6 +99,7 @@ class State:
         self.cancelled: dict[str, float] = {}  # cancelled before they came: request id → deadline
         self.deadlines: list[tuple[float, str]] = []  # heap of (deadline, request id)
         self.commands: list[Command] = []  # in the making
+        self.journal: list[Noted] = []  # why choices are where they are now, since the last decision
         self.counts: Counter[str] = Counter()  # of what was dropped and done, by name
         self._last_handle = 0
 
@@ -114,3 +115,7 @@ class State:
     def take_commands(self) -> list[Command]:
         commands, self.commands = self.commands, []
         return commands
+
+    def take_journal(self) -> list[Noted]:
+        journal, self.journal[:] = self.journal[:], []
+        return journal

@@ -9,6 +9,7 @@ from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
 from libs.runtime.prefix_index import PrefixIndex
 from libs.runtime.process import run, stop_signal
+from libs.runtime.ring import open_ring
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
 from libs.text.model_files import read_model_files
@@ -33,13 +34,14 @@ async def main() -> None:
     async with (  # opened top to bottom, closed bottom to top
         stop_signal() as stop,
         telemetry(SERVICE, config.instance, config.otlp_endpoint),
+        open_ring(config.trace_dir, SERVICE, config.instance) as ring,
         Bus.connect(config.nats_url, service=SERVICE, user=user, password=password) as bus,
         PrefixIndex.connect(config.redis_url, user=config.redis_user, password=redis_password) as index,
     ):
         with Threads(config.threads) as threads:
             preparing = Preparing(encoder, await bus.cells(), index, threads)
             await serve_status(bus, lambda: status(config.instance, preparing))
-            await Tokenizing(bus, preparing).run(until=stop, drain_s=config.drain_s)
+            await Tokenizing(bus, preparing, ring).run(until=stop, drain_s=config.drain_s)
     get_logger(SERVICE).info("stopped")
 
 

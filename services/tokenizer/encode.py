@@ -1,7 +1,7 @@
 """Turns a Request into the Sequence that a scheduler takes, or a typed error. Pure: no clock, no I/O."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -25,15 +25,17 @@ class Encoder:
     hash_key: bytes
 
 
-def encode_prompt(encoder: Encoder, request: Request, now: datetime) -> tuple[int, ...]:
-    """The prompt's ids, with room for one token of answer.
+def encode_prompt(
+    encoder: Encoder, request: Request, now: datetime, on_rendered: Callable[[], None] = lambda: None
+) -> tuple[int, ...]:
+    """The prompt's ids, with room for one token of answer. `on_rendered` is called after a chat's template.
 
     `now` is what a template that writes the date sees; the same on every try of a request, so that the ids are too.
     Raises ModelNotFound, InvalidRequest, ContextTooLong; `param` names the request's field.
     """
     if request.model != encoder.model:
         raise ModelNotFound(f"the model {request.model!r} is not served here", param="model")
-    ids = _ids(encoder, request, now)
+    ids = _ids(encoder, request, now, on_rendered)
     if not ids:
         raise InvalidRequest("the prompt has no tokens", param=_param(request))
     check_length(request, len(ids), encoder.max_model_len - 1)
@@ -83,7 +85,7 @@ def to_sequence(encoder: Encoder, request: Request, ids: tuple[int, ...], hashes
     )
 
 
-def _ids(encoder: Encoder, request: Request, now: datetime) -> SequenceOf[int]:
+def _ids(encoder: Encoder, request: Request, now: datetime, on_rendered: Callable[[], None]) -> SequenceOf[int]:
     prompt, tokenizer = request.prompt, encoder.tokenizer
     match prompt.kind:
         case "ids":
@@ -98,7 +100,7 @@ def _ids(encoder: Encoder, request: Request, now: datetime) -> SequenceOf[int]:
                 raise InvalidRequest("this model has no chat template", param="messages")
             messages = _messages(prompt.messages_json)
             _check_size(encoder, request, sum(len(text) for text in _texts(messages)))
-            return encode_chat(tokenizer, encoder.template, messages, now=now)
+            return encode_chat(tokenizer, encoder.template, messages, now=now, on_rendered=on_rendered)
         case kind:
             raise InvalidRequest(f"unknown kind of prompt: {kind!r}", param="prompt")
 

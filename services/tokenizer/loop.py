@@ -5,16 +5,20 @@ was slow) is done again: the ids are the same, and the scheduler's queue stores 
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 
 from libs.contracts import codec, flow
+from libs.contracts import conventions as names
 from libs.contracts.errors import HeadraceError, MalformedMessage, WireError
 from libs.contracts.messages import Accepted, Rejected, Request
+from libs.contracts.trace_records import Tokenized
 from libs.runtime.bus import Bus
 from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
+from libs.runtime.ring import OFF, Ring
 from libs.runtime.tracing import Attribute, start_span
 from libs.runtime.work_queue import Work
 from services.tokenizer import intake
@@ -31,8 +35,8 @@ log = get_logger("tokenizer")
 class Tokenizing:
     """One tokenizer's requests in flight. `counts` tells what became of them."""
 
-    def __init__(self, bus: Bus, preparing: Preparing) -> None:
-        self._bus, self._preparing = bus, preparing
+    def __init__(self, bus: Bus, preparing: Preparing, ring: Ring = OFF) -> None:
+        self._bus, self._preparing, self._ring = bus, preparing, ring
         self._room = asyncio.Semaphore(IN_FLIGHT)
         self._tasks: set[asyncio.Task[None]] = set()
         self.counts: Counter[str] = Counter()
@@ -68,6 +72,7 @@ class Tokenizing:
 
     async def _handle(self, work: Work) -> None:
         """Acknowledge the message once there is nothing left to do for it; else it comes again."""
+        pulled_ns = time.monotonic_ns()
         failpoint("tokenizer.pulled")
         try:
             request = codec.decode(Request, work.payload)
@@ -78,7 +83,7 @@ class Tokenizing:
             return
         try:
             async with _kept(work):
-                await self._serve(request, work)
+                await self._serve(request, work, pulled_ns)
         except Unconfirmed as error:
             self.counts["retried"] += 1
             log.warning("retried", request_id=request.request_id, reason=error.message)
@@ -91,17 +96,24 @@ class Tokenizing:
         await work.ack()
         failpoint("tokenizer.ack.after")
 
-    async def _serve(self, request: Request, work: Work) -> None:
+    async def _serve(self, request: Request, work: Work, pulled_ns: int) -> None:
         """Publish the sequence and have the gateway accept it, or tell the gateway why not. Raises Unconfirmed."""
-        attributes = {"headrace.request_id": request.request_id}
+        attributes = {names.REQUEST_ID: request.request_id}
+        record = Tokenized(request.request_id, pulled_ns)
         try:
             with start_span(flow.TOKENIZE, parent=work.traceparent, attributes=attributes) as span:
-                prepared = await self._preparing.prepare(request, len(work.payload), work.stored_at)
+                prepared = await self._preparing.prepare(request, len(work.payload), work.stored_at, record)
                 span.set(**_attributes(prepared))
                 await intake.publish_sequence(self._bus, prepared.sequence, prepared.cell, span.traceparent)
+                record.published_ns = time.monotonic_ns()
+                record.prompt_tokens, record.known_tokens = len(prepared.sequence.ids), prepared.known_tokens
+                record.cell = prepared.cell
+                self._ring.put(record)
         except Unconfirmed:
             raise
         except HeadraceError as error:
+            record.error = error.code
+            self._ring.put(record)
             await self._reject(request, error)
         else:
             await self._accept(request, prepared)
@@ -129,9 +141,9 @@ class Tokenizing:
 
 def _attributes(prepared: Prepared) -> dict[str, Attribute]:
     return {
-        "gen_ai.usage.input_tokens": len(prepared.sequence.ids),
-        "headrace.cell": prepared.cell,
-        "headrace.known_prefix_tokens": prepared.known_tokens,
+        names.INPUT_TOKENS: len(prepared.sequence.ids),
+        names.CELL: prepared.cell,
+        names.KNOWN_PREFIX_TOKENS: prepared.known_tokens,
     }
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from libs.contracts.errors import DeadlineExceeded, Unavailable
 from libs.contracts.messages import CellRecord, Request, Sequence
+from libs.contracts.trace_records import Tokenized
 from libs.runtime.cells import CellDirectory
 from libs.runtime.prefix_index import PrefixIndex
 from services.tokenizer.choose import choose_cell, fitting_cells, largest_prompt_tokens, open_cells
@@ -62,20 +63,23 @@ class Preparing:
         """The model's cells that can be given work."""
         return open_cells(self._cells.get(self.encoder.model))
 
-    async def prepare(self, request: Request, prompt_bytes: int, stored_at: datetime) -> Prepared:
-        """Raises the typed error that the gateway is to be told."""
+    async def prepare(self, request: Request, prompt_bytes: int, stored_at: datetime, record: Tokenized) -> Prepared:
+        """Raises the typed error that the gateway is to be told. Notes in `record` when each part was done."""
         if request.deadline_unix_ms <= time.time_ns() // 1_000_000:
             raise DeadlineExceeded("the request's time was over before its prompt was encoded")
         encoder = self.encoder
-        ids = await self._threads.run(prompt_bytes, lambda: encode_prompt(encoder, request, stored_at))
+        ids = await self._threads.run(prompt_bytes, lambda: _timed_encode(encoder, request, stored_at, record))
+        record.awake_ns = time.monotonic_ns()
         serving = await self._serving()
         if not (cells := fitting_cells(serving, len(ids))):
             check_length(request, len(ids), largest_prompt_tokens(serving))
         hashes = await self._hashes(request, prompt_bytes, ids, cells[0])
+        record.hashed_ns = time.monotonic_ns()
         known_blocks = await self._index.lookup(hashes)
         chosen = choose_cell(cells, known_blocks)
         if not _same_blocks(chosen, cells[0]):
             hashes = await self._hashes(request, prompt_bytes, ids, chosen)
+        record.looked_up_ns = time.monotonic_ns()
         known_tokens = known_blocks.get(chosen.cell, 0) * chosen.block_tokens
         return Prepared(to_sequence(encoder, request, ids, hashes), chosen.cell, chosen.term, known_tokens)
 
@@ -93,6 +97,16 @@ class Preparing:
         self, request: Request, prompt_bytes: int, ids: tuple[int, ...], cell: CellRecord
     ) -> tuple[bytes, ...]:
         return await self._threads.run(prompt_bytes, lambda: prefix_hashes(self.encoder, request, ids, cell))
+
+
+def _timed_encode(encoder: Encoder, request: Request, stored_at: datetime, record: Tokenized) -> tuple[int, ...]:
+    def rendered() -> None:
+        record.rendered_ns = time.monotonic_ns()
+
+    record.begun_ns = record.rendered_ns = time.monotonic_ns()
+    ids = encode_prompt(encoder, request, stored_at, rendered)
+    record.encoded_ns = time.monotonic_ns()
+    return ids
 
 
 def _same_blocks(one: CellRecord, other: CellRecord) -> bool:

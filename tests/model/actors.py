@@ -12,6 +12,7 @@ from libs.contracts import codec, flow
 from libs.contracts.errors import Unavailable
 from libs.contracts.messages import Gone, Incarnations, Kill, Request
 from libs.contracts.messages import Sequence as WireSequence
+from libs.contracts.trace_records import Tokenized
 from libs.runtime.prefix_index import PrefixIndex
 from services.gateway.crowd import Crowd
 from services.gateway.hub import Hub
@@ -153,7 +154,7 @@ class _Preparing:
         self._cells = cells
         self.encoder = types.SimpleNamespace(model=MODEL)
 
-    async def prepare(self, request: Request, prompt_bytes: int, stored_at: datetime) -> Prepared:
+    async def prepare(self, request: Request, prompt_bytes: int, stored_at: datetime, record: Tokenized) -> Prepared:
         try:
             async with asyncio.timeout(TERM_PATIENCE_S):
                 while not (cells := open_cells(self._cells.get(MODEL))):

@@ -27,6 +27,7 @@ CARRIERS = {  # modules of the scheduler that wait, send or read: everything els
     "background",
     "broker_watch",
     "dead_letters",
+    "decision_records",
     "config",
     "event_log",
     "index",

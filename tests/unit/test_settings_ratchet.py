@@ -13,6 +13,8 @@ COMMON = {
     "nats_user",
     "nats_password",
     "otlp_endpoint",
+    "otlp_sample_ratio",
+    "trace_dir",
     "log_level",
     "log_format",
     "drain_s",

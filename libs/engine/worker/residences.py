@@ -1,12 +1,18 @@
-"""The spans of a worker: one for each stay of a sequence, from the version that adds it to its end or removal."""
+"""The spans of a worker: one for each stay of a sequence, from the version that adds it to its end or removal.
+
+The same goes to the local trace ring, with every step.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from libs.contracts.errors import NumericalError
 from libs.contracts.messages import Resident, RowResult
+from libs.contracts.trace_records import Joined, Left
 from libs.engine.worker.held import ERROR
 from libs.engine.worker.residents import StepReport
+from libs.engine.worker.step_records import StepRecords
+from libs.runtime.ring import OFF, Ring
 from libs.runtime.tracing import Span, start_span, wall_ns
 
 Key = tuple[str, int, int]
@@ -15,14 +21,17 @@ Key = tuple[str, int, int]
 @dataclass(slots=True)
 class Residence:
     span: Span
+    sequence: int
+    cursor: int
     tokens: int = 0
     steps: int = 0
     is_announced: bool = False  # a frame row carried the span's context
 
 
 class Residences:
-    def __init__(self, span_name: str) -> None:
-        self._span_name = span_name
+    def __init__(self, span_name: str, ring: Ring = OFF) -> None:
+        self._span_name, self._ring = span_name, ring
+        self._steps = StepRecords(ring)
         self._open: dict[Key, Residence] = {}
 
     def begin(self, added: Iterable[Resident], at_ns: int) -> None:
@@ -30,10 +39,14 @@ class Residences:
         for resident in added:
             span = start_span(self._span_name, parent=resident.traceparent, start_ns=wall_ns(at_ns))
             span.set(request_id=resident.request_id, cached_tokens=resident.cached_tokens)
-            self._open[_key(resident)] = Residence(span)
+            self._open[_key(resident)] = Residence(span, resident.sequence, resident.cursor)
+            self._steps.joined(resident)
+            self._ring.put(Joined(resident.request_id, resident.epoch, at_ns, resident.cached_tokens))
 
     def note(self, report: StepReport) -> list[str]:
         """Count a step. Per row of the report: the span's context in the first row that a gateway sees, else ""."""
+        if self._ring.is_on:
+            self._steps.note(report, self._committed(report))
         return [
             self._note_row(resident, row, report.result.ended_ns)
             for resident, row in zip(report.residents, report.result.rows, strict=True)
@@ -43,11 +56,25 @@ class Residences:
         for resident in removed:
             self._close(_key(resident), at_ns)
 
+    def _committed(self, report: StepReport) -> tuple[int, ...]:
+        """Tokens that each row of the report wrote. What was found at the step's begin, this worker did not write."""
+        for found in report.result.found:
+            for resident in report.residents:
+                if resident.sequence == found.sequence and (stay := self._open.get(_key(resident))) is not None:
+                    stay.cursor = found.cursor
+        if report.result.batch_tokens == len(report.residents):
+            return (1,) * len(report.residents)
+        stays = (self._open.get(_key(resident)) for resident in report.residents)
+        return tuple(
+            0 if stay is None else row.cursor - stay.cursor for stay, row in zip(stays, report.result.rows, strict=True)
+        )
+
     def _note_row(self, resident: Resident, row: RowResult, ended_ns: int) -> str:
         key = _key(resident)
         residence = self._open.get(key)
         if residence is None:
             return ""
+        residence.cursor = row.cursor
         residence.steps += 1
         residence.tokens += len(row.ids)
         traceparent = ""
@@ -61,6 +88,8 @@ class Residences:
     def _close(self, key: Key, at_ns: int, error: str = "") -> None:
         residence = self._open.pop(key, None)
         if residence is not None:
+            self._steps.left(residence.sequence)
+            self._ring.put(Left(key[0], key[2], at_ns, residence.tokens, residence.steps))
             residence.span.set(tokens=residence.tokens, steps=residence.steps)
             residence.span.end(wall_ns(at_ns), error=error)
 

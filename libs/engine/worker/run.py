@@ -19,6 +19,7 @@ from libs.runtime.bus import Bus
 from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
 from libs.runtime.process import stop_signal
+from libs.runtime.ring import open_ring
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
 
@@ -64,6 +65,7 @@ async def run_worker(kind: type[C], role: Role, load: Loader | None = None) -> N
     async with (
         stop_signal() as stop,
         telemetry(role.service, config.instance, config.otlp_endpoint),
+        open_ring(config.trace_dir, role.service, config.instance) as ring,
         Bus.connect(
             config.nats_url,
             service=role.service,
@@ -76,7 +78,7 @@ async def run_worker(kind: type[C], role: Role, load: Loader | None = None) -> N
         if loaded is not None:
             mark_pool_use(pool_source(config.pool), config.incarnation)
             leader = CellLeader(await bus.cells(), config.model, config.cell)
-            life.worker = Worker(config, role, loaded, bus, leader)
+            life.worker = Worker(config, role, loaded, bus, leader, ring)
             await life.worker.run(stop, config.drain_s)
     log.info("stopped")
 

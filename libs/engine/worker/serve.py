@@ -19,6 +19,7 @@ from libs.engine.worker.residents import Residents
 from libs.engine.worker.step_thread import Post, StepThread
 from libs.runtime.bus import Bus
 from libs.runtime.logs import get_logger
+from libs.runtime.ring import OFF, Ring
 
 HAND_OVER_SHARE = 0.7  # of the time to drain; the rest is for what is unsent
 
@@ -53,7 +54,9 @@ class Loaded:
 class Worker:
     """One life of a worker: its step thread, its link, its reports."""
 
-    def __init__(self, config: WorkerConfig, role: Role, loaded: Loaded, bus: Bus, leader: CellLeader) -> None:
+    def __init__(
+        self, config: WorkerConfig, role: Role, loaded: Loaded, bus: Bus, leader: CellLeader, ring: Ring = OFF
+    ) -> None:
         self._posts: asyncio.Queue[Post] = asyncio.Queue()
         identity = identity_of(config, role, loaded)
         self._incarnation = identity.incarnation
@@ -69,7 +72,7 @@ class Worker:
         limits = OrderLimits(loaded.pool_blocks, loaded.layout.block_tokens, loaded.max_model_len)
         token = config.link_token.get_secret_value()
         self.link = SchedulerLink(leader, token=token, limits=limits, to_steps=self._steps.send)
-        self._reporter = Reporter(self._posts, bus, self.link, Residences(role.span), cell=config.cell)
+        self._reporter = Reporter(self._posts, bus, self.link, Residences(role.span, ring), cell=config.cell)
 
     async def run(self, until: asyncio.Event, drain_s: float) -> None:
         """Step and report until told to stop; then step on until others have what is here, and send what is unsent.
