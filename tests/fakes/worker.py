@@ -53,8 +53,7 @@ class FakeWorker:
         self.link_up = False
         self.garbles: Callable[[Resident], bool] = lambda resident: False
         self.on_frame: Callable[[Resident, RowResult], object] = lambda resident, row: None
-        self.fenced = ""
-        self.steps = 0
+        self.fenced, self.steps = "", 0
         self.versions: list[int] = []  # as begun
         self.delivered: dict[str, dict[int, int]] = {}  # request → position → token, as frames carry them
         self.ends: dict[str, str] = {}
