@@ -21,6 +21,7 @@ from kernels.native.structs import DTYPES, HrLayer, HrLinear, HrModel, HrPool, H
 from kernels.segments import even_cuts
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCAB = 30, 576, 9, 3, 64, 1536, 49152
+LAYER_PARAMETERS = HIDDEN * ((2 * HEADS + 2 * KV_HEADS) * HEAD_DIM + 3 * FFN)
 BLOCK_TOKENS = 16
 READ_BYTES = 256 << 20
 HUGE_PAGE_BYTES = 2 << 20
@@ -42,7 +43,7 @@ class Bench:
         layers = ctypes.addressof(self._layers)
         self.model = HrModel(*numbers, 1e-5, HEAD_DIM**-0.5, head, layers, norm, head, *tables)
         self._each = -(-context // BLOCK_TOKENS)
-        kv_bytes = LAYERS * 2 * KV_HEADS * BLOCK_TOKENS * HEAD_DIM * (2 if dtype == "bfloat16" else 4)
+        kv_bytes = LAYERS * 2 * KV_HEADS * BLOCK_TOKENS * HEAD_DIM * (4 if dtype == "float32" else 2)
         kv = self._keep(np.zeros(rows * self._each * kv_bytes, np.int8))
         fills = self._keep(np.zeros(rows * self._each, np.uint32))
         self.pool = HrPool(kv, fills, rows * self._each, BLOCK_TOKENS)
@@ -75,11 +76,12 @@ class Bench:
 
     def _linear(self, n: int, k: int, cuts: tuple[int, ...] = ()) -> HrLinear:
         source = np.random.default_rng(0).standard_normal((n, k), np.float32) / np.float32(k**0.5)
-        number = DTYPES[self.dtype]
-        packed = _huge(self.library.hr_packed_bytes(n, k, number))
-        self.library.hr_pack_linear(self.team, source.ctypes.data, 0, n, k, number, packed.ctypes.data)
         bounds = np.array(cuts or (0, k), np.int32)
-        return HrLinear(self._keep(packed), None, self._keep(bounds), len(bounds) - 1, n, k, number)
+        linear = HrLinear(None, None, self._keep(bounds), len(bounds) - 1, n, k, DTYPES[self.dtype])
+        packed = _huge(self.library.hr_packed_bytes(ctypes.addressof(linear)))
+        self.library.hr_pack_linear(self.team, source.ctypes.data, 0, ctypes.addressof(linear), packed.ctypes.data)
+        linear.data = self._keep(packed)
+        return linear
 
     def _norm(self) -> int:
         return self._keep(np.ones(HIDDEN, np.float32))
@@ -127,7 +129,7 @@ def main() -> None:
     for _ in range(given.rounds):
         for tokens in given.tokens:
             taken[tokens].append(bench.step_ms(tokens))
-    parameters = bench.weight_bytes / (2 if given.dtype == "bfloat16" else 4)
+    parameters = LAYERS * LAYER_PARAMETERS + VOCAB * HIDDEN
     print(f"{bench.library.hr_level().decode()} {given.dtype}, {given.threads} threads, reads {gb_per_s:.1f} GB/s")
     print("tokens  median ms   best ms   weights GB/s   GFLOP/s   ms to read the weights")
     for tokens, times in taken.items():

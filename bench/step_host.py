@@ -31,7 +31,7 @@ class InstantLibrary:
     def hr_close(self, context: int, /) -> None:
         pass
 
-    def hr_packed_bytes(self, n: int, k: int, dtype: int, /) -> int:
+    def hr_packed_bytes(self, weight: int, /) -> int:
         return 64
 
     def hr_pack_linear(self, *arguments: int) -> int:

@@ -61,7 +61,7 @@ def up(
     ] = "smollm2",
     host: Annotated[str, typer.Option(help="Beyond loopback it needs HR_GATEWAY_API_KEY.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free port.")] = 8000,
-    dtype: Annotated[str, typer.Option(help="bfloat16 or float32.")] = "bfloat16",
+    dtype: Annotated[str, typer.Option(help="bfloat16, float32, int8, or int8w: integer weights alone.")] = "bfloat16",
     prefill: Annotated[int, typer.Option(min=0, help="Prefill workers.")] = 1,
     decode: Annotated[int, typer.Option(min=1, help="Decode workers.")] = 1,
     tokenizers: Annotated[int, typer.Option(min=1, help="Tokenizers.")] = 1,

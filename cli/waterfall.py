@@ -14,7 +14,7 @@ from libs.timeline.shapes import coverage
 from libs.timeline.trace import Step, Store, Trace
 
 BAR_CELLS: Final = 48
-WIDTH: Final = 130
+NARROWEST: Final = 150
 COLOURS: Final = (("wait.", "red"), ("prefill.", "blue"), ("decode.", "green"), ("gateway.", "cyan"))
 
 
@@ -56,7 +56,7 @@ def _row(episode: Episode, start_ns: int, end_ns: int) -> tuple[str | Text, ...]
         phase += f" x {len(steps)}"
         where += f"#{steps[0].step}" + (f"…{steps[-1].step}" if len(steps) > 1 else "")
     if waited_ns := episode.total_ns(names.WAIT_CHUNK_BUDGET):
-        phase += f" (waited {waited_ns / 1e6:.1f} ms for others' chunks)"
+        phase += f", {waited_ns / 1e6:.1f} ms waited"
     return (*_ms(episode.start_ns - start_ns, episode.duration_ns), bar, phase, where)
 
 
@@ -81,7 +81,9 @@ def _coverage(store: Store, trace: Trace) -> str:
 def _rendered(title: str, table: Table, end: str) -> str:
     out = StringIO()
     terminal = Console()
-    console = Console(file=out, width=max(WIDTH, terminal.width), force_terminal=terminal.is_terminal, highlight=False)
+    console = Console(
+        file=out, width=max(NARROWEST, terminal.width), force_terminal=terminal.is_terminal, highlight=False
+    )
     console.print(title, style="bold", markup=False)
     console.print(table)
     console.print(end, markup=False)

@@ -28,12 +28,35 @@ void read_row(const HrLinear& table, int64_t id, float* out) {
   }
 }
 
+// Each integer times its group's scale.
+void read_quantised_row(const HrLinear& table, int64_t id, float* out) {
+  const bool is_int8 = table.dtype == HR_INT8;
+  const int64_t column = id % PANEL_COLUMNS;
+  const uint32_t* panel = static_cast<const uint32_t*>(table.data) + id / PANEL_COLUMNS * panel_words(table);
+  each_group_of_inputs(table, [&](int32_t, int64_t begin, int64_t width, int64_t group) {
+    const uint32_t* header = panel + group_offset(table.dtype, begin, group);
+    const auto* integers = reinterpret_cast<const int8_t*>(header + header_words(table.dtype));
+    float scale;
+    std::memcpy(&scale, header + (is_int8 ? PANEL_COLUMNS : 0) + column, sizeof scale);
+    for (int64_t i = 0; i < width; ++i) {
+      const int64_t at = is_int8 ? (i / QUAD * PANEL_COLUMNS + column) * QUAD + i % QUAD : i * PANEL_COLUMNS + column;
+      out[begin + i] = static_cast<float>(integers[at]) * scale;
+    }
+  });
+}
+
 }  // namespace
 
 int64_t embedding_tiles(const EmbeddingArgs& args) { return ceil_div(args.tokens, TILE_TOKENS); }
 
 void embedding_tile(const EmbeddingArgs& args, int64_t tile) {
   const int64_t first = tile * TILE_TOKENS, last = std::min(first + TILE_TOKENS, args.tokens);
+  if (is_quantised(args.table->dtype)) {
+    for (int64_t token = first; token < last; ++token) {
+      read_quantised_row(*args.table, args.ids[token], args.out + token * args.table->k);
+    }
+    return;
+  }
   with_class(args.table->dtype, [&](auto kind) {
     for (int64_t token = first; token < last; ++token) {
       read_row<decltype(kind)>(*args.table, args.ids[token], args.out + token * args.table->k);

@@ -4,29 +4,17 @@
 #include "native/linear.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "native/kv_tile.h"
-#include "native/panel.h"
+#include "native/linear_tile.h"
+#include "native/quantise.h"
+#include "native/scratch.h"
 #include "native/swiglu.h"
 
 namespace hr {
 namespace {
 
 constexpr int64_t TILE_TOKENS = 128;  // their inputs and a panel stay in the second-level cache
-#if defined(__AVX512BF16__)
-constexpr int GROUP_TOKENS = 8;  // 24 of 32 registers hold sums
-#elif defined(__AVX512F__)
-constexpr int GROUP_TOKENS = 6;
-#elif defined(__AVX2__)
-constexpr int GROUP_TOKENS = 4;
-#else
-constexpr int GROUP_TOKENS = 2;
-#endif
-
-// Vectors of a panel taken at once: with 16 registers, two to a vector, only one beside several tokens.
-constexpr int vectors_at_once(int tokens) { return PARTS == 1 || (PARTS == 2 && tokens == 1) ? PANEL_VECTORS : 1; }
-
 struct Segment {
   int64_t words;  // whole words of each operand
   bool has_half;  // and one whose upper member is none: the last of an odd number of bfloat16
@@ -76,37 +64,48 @@ HR_INLINE void add_segment(const typename Class::Element* x, int64_t stride, con
   }
 }
 
-// y [R, 48] = (s0 + s1) + … for the 48 columns from a vector on; vectors past the last repeat it.
-template <class Class, int R>
-void multiply_tokens(const HrLinear& weight, const void* x, int64_t vector, float* y, int64_t y_stride) {
-  constexpr int V = vectors_at_once(R), P = Class::MEMBERS;
-  const int64_t last = panels_of(weight.n) * PANEL_VECTORS - 1;
-  for (int v = 0; v < PANEL_VECTORS; v += V) {
-    for (int32_t s = 0; s < weight.segments; ++s) {
-      const int64_t begin = weight.cuts[s], width = weight.cuts[s + 1] - begin;
-      const uint32_t* w[V];
-      for (int i = 0; i < V; ++i) {
-        w[i] = vector_at(weight, std::min(vector + v + i, last)) + begin / P * PANEL_COLUMNS;
+template <class Class>
+struct Plain {
+  template <int R>
+  struct Tokens {
+    static void run(const TileArgs& args) {
+      constexpr int V = vectors_at_once(R), P = Class::MEMBERS;
+      const HrLinear& weight = *args.weight;
+      const int64_t last = panels_of(weight.n) * PANEL_VECTORS - 1;
+      for (int v = 0; v < PANEL_VECTORS; v += V) {
+        for (int32_t s = 0; s < weight.segments; ++s) {
+          const int64_t begin = weight.cuts[s], width = weight.cuts[s + 1] - begin;
+          const uint32_t* w[V];
+          for (int i = 0; i < V; ++i) {
+            w[i] = vector_at(weight, std::min(args.vector + v + i, last)) + begin / P * PANEL_COLUMNS;
+          }
+          add_segment<Class, R, V>(static_cast<const typename Class::Element*>(args.x) + begin, weight.k, w,
+                                   Segment{width / P, width % P != 0, s == 0}, args.y + v * LANES, args.y_stride);
+        }
       }
-      add_segment<Class, R, V>(static_cast<const typename Class::Element*>(x) + begin, weight.k, w,
-                               Segment{width / P, width % P != 0, s == 0}, y + v * LANES, y_stride);
     }
+  };
+};
+
+Multiply multiply_by(int32_t dtype, int64_t tokens) {
+  switch (dtype) {
+    case HR_INT8:
+      return multiply_int8(tokens);
+    case HR_INT8W:
+      return multiply_int8w(tokens);
+    case HR_BFLOAT16:
+      return multiply_for<Plain<Bfloat16>::Tokens>(tokens);
+    default:
+      return multiply_for<Plain<Float32>::Tokens>(tokens);
   }
 }
 
-using Multiply = void (*)(const HrLinear&, const void*, int64_t, float*, int64_t);
-
-template <class Class, int... I>
-Multiply multiply_for(int64_t tokens, std::integer_sequence<int, I...>) {
-  static constexpr Multiply TABLE[] = {multiply_tokens<Class, I + 1>...};
-  return TABLE[tokens - 1];
-}
-
-void multiply(const HrLinear& weight, const void* x, int64_t tokens, int64_t vector, float* y, int64_t y_stride) {
-  with_class(weight.dtype, [&](auto kind) {
-    multiply_for<decltype(kind)>(tokens, std::make_integer_sequence<int, GROUP_TOKENS>{})(weight, x, vector, y,
-                                                                                         y_stride);
-  });
+// The unpacked columns of an int8w weight where more than one group of tokens reads them, else null: same bits, less work.
+const uint32_t* unpacked_for(const HrLinear& weight, int64_t tokens, int64_t vector, Buffer& buffer) {
+  if (weight.dtype != HR_INT8W || tokens <= GROUP_TOKENS) return nullptr;
+  auto* to = buffer.at_least<uint32_t>(static_cast<size_t>(unpacked_words(weight)));
+  unpack_columns(weight, vector, to);
+  return to;
 }
 
 // Calls `run(first, count)` for the register tiles of one of the blocks that the tokens are split into, all about equal.
@@ -121,8 +120,13 @@ void each_group(int64_t tokens, int64_t block, Run run) {
   }
 }
 
+int64_t tokens_in(int64_t tokens, int64_t block) {
+  const int64_t blocks = ceil_div(tokens, TILE_TOKENS);
+  return tokens * (block + 1) / blocks - tokens * block / blocks;
+}
+
 const char* token_at(const void* x, const HrLinear& weight, int64_t token) {
-  return static_cast<const char*>(x) + token * weight.k * element_bytes(weight.dtype);
+  return static_cast<const char*>(x) + token * token_bytes(weight);
 }
 
 void finish_token(const LinearArgs& args, int64_t token, int64_t column, int64_t columns, float* y) {
@@ -145,9 +149,12 @@ void linear_tile(const LinearArgs& args, int64_t tile) {
   const HrLinear& weight = *args.weight;
   const int64_t panels = panels_of(weight.n), panel = tile % panels, column = panel * PANEL_COLUMNS;
   const int64_t columns = std::min<int64_t>(PANEL_COLUMNS, weight.n - column);
+  thread_local Buffer buffer;
+  const int64_t vector = panel * PANEL_VECTORS;
+  const uint32_t* unpacked = unpacked_for(weight, tokens_in(args.tokens, tile / panels), vector, buffer);
   each_group(args.tokens, tile / panels, [&](int64_t first, int64_t count) {
     alignas(64) float y[GROUP_TOKENS * PANEL_COLUMNS];
-    multiply(weight, token_at(args.x, weight, first), count, panel * PANEL_VECTORS, y, PANEL_COLUMNS);
+    multiply_by(weight.dtype, count)({&weight, token_at(args.x, weight, first), vector, unpacked, y, PANEL_COLUMNS});
     for (int64_t r = 0; r < count; ++r) finish_token(args, first + r, column, columns, y + r * PANEL_COLUMNS);
   });
 }
@@ -162,15 +169,21 @@ void gate_up_tile(const GateUpArgs& args, int64_t tile) {
   const HrLinear& weight = *args.weight;
   const int64_t width = weight.n / 2, panels = panels_of(width), panel = tile % panels, column = panel * PANEL_COLUMNS;
   const int64_t columns = std::min<int64_t>(PANEL_COLUMNS, width - column);
+  const int64_t gates = panel * PANEL_VECTORS, ups = width / LANES + gates;
+  const int64_t tokens = tokens_in(args.tokens, tile / panels);
+  const int32_t dtype = input_dtype(weight.dtype);
+  thread_local Buffer gate_buffer, up_buffer;
+  const uint32_t* unpacked_gates = unpacked_for(weight, tokens, gates, gate_buffer);
+  const uint32_t* unpacked_ups = unpacked_for(weight, tokens, ups, up_buffer);
   each_group(args.tokens, tile / panels, [&](int64_t first, int64_t count) {
     alignas(64) float y[GROUP_TOKENS * 2 * PANEL_COLUMNS];  // gates, then ups
     const char* x = token_at(args.x, weight, first);
-    const int64_t gates = panel * PANEL_VECTORS;
-    multiply(weight, x, count, gates, y, 2 * PANEL_COLUMNS);
-    multiply(weight, x, count, width / LANES + gates, y + columns, 2 * PANEL_COLUMNS);
+    const Multiply multiply = multiply_by(weight.dtype, count);
+    multiply({&weight, x, gates, unpacked_gates, y, 2 * PANEL_COLUMNS});
+    multiply({&weight, x, ups, unpacked_ups, y + columns, 2 * PANEL_COLUMNS});
     for (int64_t r = 0; r < count; ++r) {
-      char* out = static_cast<char*>(args.out) + ((first + r) * width + column) * element_bytes(weight.dtype);
-      swiglu_tile({y + r * 2 * PANEL_COLUMNS, out, 1, static_cast<int32_t>(columns), weight.dtype}, 0);
+      char* out = static_cast<char*>(args.out) + ((first + r) * width + column) * element_bytes(dtype);
+      swiglu_tile({y + r * 2 * PANEL_COLUMNS, out, 1, static_cast<int32_t>(columns), dtype}, 0);
     }
   });
 }

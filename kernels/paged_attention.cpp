@@ -91,7 +91,11 @@ class Tile {
   }
 
   void finish(int r, const Running& running) const {
-    Element* out = static_cast<Element*>(args_.out) + element(item_.first + r);
+    if (args_.out_dtype == HR_FLOAT32) return divide(running, static_cast<float*>(args_.out) + element(item_.first + r));
+    divide(running, static_cast<Element*>(args_.out) + element(item_.first + r));
+  }
+  template <class Out>
+  void divide(const Running& running, Out* out) const {
     for (int d = 0; d < args_.head_dim; d += LANES) store_as(out + d, load(running.o + d) / splat(running.sum), LANES);
   }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "native/kv_tile.h"
+#include "native/quantise.h"
+#include "native/scratch.h"
 
 namespace hr {
 namespace {
@@ -32,6 +34,16 @@ int64_t rms_norm_tiles(const RmsNormArgs& args) { return (args.tokens + TILE_TOK
 void rms_norm_tile(const RmsNormArgs& args, int64_t tile) {
   const int64_t first = tile * TILE_TOKENS;
   const int64_t last = std::min<int64_t>(first + TILE_TOKENS, args.tokens);
+  if (args.reader) {
+    thread_local Buffer buffer;
+    auto* y = buffer.at_least<float>(static_cast<size_t>(args.width));
+    for (int64_t token = first; token < last; ++token) {
+      const int64_t row = args.rows ? args.rows[token] : token;
+      normalise(args.x + row * args.width, args.weight, args.eps, args.width, y);
+      quantise_token(*args.reader, y, static_cast<char*>(args.out) + token * token_bytes(*args.reader));
+    }
+    return;
+  }
   with_class(args.dtype, [&](auto kind) {
     using Element = typename decltype(kind)::Element;
     for (int64_t token = first; token < last; ++token) {

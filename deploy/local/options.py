@@ -14,7 +14,7 @@ SERVICES: Final = ("scheduler", "decode_worker", "prefill_worker", "tokenizer", 
 BROKERS: Final = ("nats", "valkey")  # their one setting is `binary`
 EVERY_SERVICE: Final = "*"
 ROLES: Final = ("auto", "hybrid", "disaggregated")
-DTYPES: Final = ("bfloat16", "float32")
+DTYPES: Final = ("bfloat16", "float32", "int8", "int8w")
 
 Overrides = Mapping[str, Mapping[str, str]]
 

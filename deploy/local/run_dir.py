@@ -14,6 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from libs.contracts.errors import ConfigError
+from libs.runtime.ring import SUFFIX
 
 SOCKET_PATH_BYTES: Final = 107  # sun_path, less the closing zero
 PRIVATE: Final = 0o600
@@ -125,7 +126,8 @@ class RunDir:
         self.remove_run_files()
         for log in self.logs.glob("*.log"):
             log.write_bytes(b"")
-        shutil.rmtree(self.traces, ignore_errors=True)
+        for segment in self.traces.glob(f"*/*{SUFFIX}"):
+            segment.unlink(missing_ok=True)
 
     def remove_run_files(self) -> None:
         """Remove everything but logs, traces and lock: credentials, sockets, streams, state."""

@@ -9,8 +9,8 @@ from deploy.local import capacity
 from deploy.local.network import free_port, usable_port
 from deploy.local.options import SERVICES, UpOptions
 from deploy.local.run_dir import RunDir
-from libs.contracts.kv_layout import KvLayout
-from libs.engine.kernel_choice import settle_kernels, tile_tag
+from libs.contracts.kv_layout import KvLayout, kv_dtype_of
+from libs.engine.kernel_choice import check_dtype, settle_kernels, tile_tag
 from libs.runtime.pool_file import create_pool
 
 SUPERVISOR: Final = "supervisor"
@@ -74,8 +74,10 @@ def settle(options: UpOptions, run_dir: RunDir) -> Stack:
     """Check the options against model and machine, and take the memory. Raises ConfigError for what cannot work."""
     config = capacity.read_model_config(options.model_dir)
     kernels = settle_kernels(options.kernels)
-    tag = tile_tag(kernels, options.dtype)
-    layout = capacity.kv_layout(config, block_tokens=options.block_tokens, dtype=options.dtype, tag=tag)
+    check_dtype(kernels, options.dtype)
+    kv_dtype = kv_dtype_of(options.dtype)
+    tag = tile_tag(kernels, kv_dtype)
+    layout = capacity.kv_layout(config, block_tokens=options.block_tokens, dtype=kv_dtype, tag=tag)
     max_model_len = capacity.context_tokens(config, options.max_model_len)
     blocks = capacity.pool_blocks(layout, options.kv_blocks, capacity.available_memory_bytes())
     gateway_port = usable_port(options.host, options.port)

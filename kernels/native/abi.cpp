@@ -7,6 +7,7 @@
 #include "native/linear.h"
 #include "native/pack.h"
 #include "native/panel.h"
+#include "native/quantise.h"
 #include "native/step.h"
 
 namespace {
@@ -46,16 +47,19 @@ HrContext* hr_open(int32_t threads) {
 
 void hr_close(HrContext* context) { delete context; }
 
-int64_t hr_packed_bytes(int32_t n, int32_t k, int32_t dtype) { return hr::packed_bytes(n, k, dtype); }
+int64_t hr_packed_bytes(const HrLinear* weight) {
+  if (int32_t error = hr::check_shape(*weight)) return error;
+  return hr::packed_bytes(*weight);
+}
 
-int32_t hr_pack_linear(HrContext* context, const void* source, int32_t source_type, int32_t n, int32_t k, int32_t dtype,
+int32_t hr_pack_linear(HrContext* context, const void* source, int32_t source_type, const HrLinear* weight,
                        void* packed) {
-  if (!source || !packed || n < 1 || k < 1 || source_type < HR_SOURCE_FLOAT32 || source_type > HR_SOURCE_FLOAT16 ||
-      (dtype != HR_FLOAT32 && dtype != HR_BFLOAT16)) {
+  if (!source || !packed || source_type < HR_SOURCE_FLOAT32 || source_type > HR_SOURCE_FLOAT16) {
     return hr::ERROR_BAD_SHAPE;
   }
+  if (int32_t error = hr::check_shape(*weight)) return error;
   return guarded([=] {
-    const hr::PackArgs args{source, source_type, n, k, dtype, packed};
+    const hr::PackArgs args{source, source_type, weight, packed};
     context->team.clear();
     context->team.add(hr::pack_tiles(args), [args](int64_t tile, int) { hr::pack_tile(args, tile); });
     context->team.run();
@@ -71,7 +75,14 @@ int32_t hr_linear(HrContext* context, const HrLinear* weight, const float* x, in
     hr::Team& team = context->team;
     team.clear();
     const void* input = x;
-    if (weight->dtype == HR_BFLOAT16) input = rounded<hr::Bf16>(team, context->normed, x, tokens, weight->k);
+    if (weight->dtype == HR_INT8) {
+      const size_t bytes = static_cast<size_t>(tokens * hr::token_bytes(*weight));
+      const hr::QuantiseArgs args{weight, x, context->normed.at_least<char>(bytes), tokens};
+      team.add(hr::quantise_tiles(args), [args](int64_t tile, int) { hr::quantise_tile(args, tile); });
+      input = args.out;
+    } else if (weight->dtype != HR_FLOAT32) {
+      input = rounded<hr::Bf16>(team, context->normed, x, tokens, weight->k);
+    }
     const hr::LinearArgs args{weight, input, tokens, residual, out};
     team.add(hr::linear_tiles(args), [args](int64_t tile, int) { hr::linear_tile(args, tile); });
     team.run();
@@ -101,7 +112,7 @@ const char* hr_error(int32_t code) {
     case hr::ERROR_BAD_SHAPE:
       return "shapes or types do not fit each other or these kernels";
     case hr::ERROR_BAD_SEGMENTS:
-      return "segment bounds do not ascend from 0 to K, or cut a pair";
+      return "segment bounds do not ascend from 0 to K, or cut a pair or four";
     case hr::ERROR_BAD_ROWS:
       return "rows do not cover the tokens in order";
     case hr::ERROR_BAD_ID:

@@ -8,10 +8,12 @@
 
 extern "C" {
 
-enum HrDtype : int32_t { HR_FLOAT32 = 0, HR_BFLOAT16 = 1 };
+// The rounding class of a weight and of what it multiplies. Int8: both quantised, exact integer sums; int8w: weights only,
+// multiplied by bfloat16. KV of both is bfloat16.
+enum HrDtype : int32_t { HR_FLOAT32 = 0, HR_BFLOAT16 = 1, HR_INT8 = 2, HR_INT8W = 3 };
 
 // A weight matrix [N, K] as hr_pack_linear laid it out. `cuts` are the segment bounds 0 < … < K, both ends included; those of
-// a bfloat16 weight are even. `data` lies at a multiple of 64 bytes, best of all in huge pages (madvise before the first
+// a bfloat16 weight are even, those of a quantised one multiples of 4. `data` lies at a multiple of 64 bytes, best of all in huge pages (madvise before the first
 // touch, of the writer's mapping and of each reader's): with one token a step is bound by reading it, and small pages take
 // a third longer.
 struct HrLinear {
@@ -34,7 +36,7 @@ struct HrLayer {
 
 struct HrModel {
   int32_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, positions;
-  int32_t dtype;            // HrDtype of weights and matrix inputs
+  int32_t dtype;            // HrDtype of all weights
   float rms_eps, scale;     // scale of the attention scores
   const HrLinear* embedding;  // [vocab, hidden], packed; the head, too, where the two are tied
   const HrLayer* layer;       // [layers]
@@ -44,7 +46,7 @@ struct HrModel {
   const float* sin;
 };
 
-// A KV pool [N, L, 2, H, tile], where a tile is T x D elements of the model's dtype.
+// A KV pool [N, L, 2, H, tile], where a tile is T x D elements: float32 for that class of model, bfloat16 for all others.
 // bfloat16: K as [D/2][T][2], V as [T/2][D][2]. float32: K as [D][T], V as [T][D].
 struct HrPool {
   void* kv;
@@ -77,11 +79,11 @@ struct HrContext;  // a thread team and scratch memory; one per thread that step
 HrContext* hr_open(int32_t threads);
 void hr_close(HrContext*);
 
-// Bytes of a packed [n, k] weight, and the packing itself from row-major source rows.
-int64_t hr_packed_bytes(int32_t n, int32_t k, int32_t dtype);
+// Bytes of a packed weight of this shape, class and these cuts (`data` is not read), and the packing itself from row-major
+// source rows [n, k].
+int64_t hr_packed_bytes(const HrLinear*);
 enum HrSource : int32_t { HR_SOURCE_FLOAT32 = 0, HR_SOURCE_BFLOAT16 = 1, HR_SOURCE_FLOAT16 = 2 };
-int32_t hr_pack_linear(HrContext*, const void* source, int32_t source_type, int32_t n, int32_t k, int32_t dtype,
-                       void* packed);
+int32_t hr_pack_linear(HrContext*, const void* source, int32_t source_type, const HrLinear*, void* packed);
 
 // Writes KV of all rows, publishes fill counts of the finite ones, draws. `logits` is null or [R, vocab], filled with the
 // raw logits of each row's last token (then every row counts as drawing; nothing is drawn where `draws` is 0).
@@ -89,7 +91,7 @@ int32_t hr_step(HrContext*, const HrModel*, const HrPool*, const int32_t* ids, i
                 int32_t row_count, float* logits);
 
 // One product alone, for tests: out [tokens, N] = residual [tokens, N] (or null) + x [tokens, K] · weight + bias; x is rounded
-// to the weight's dtype first.
+// or quantised as the weight's class says first.
 int32_t hr_linear(HrContext*, const HrLinear*, const float* x, int32_t tokens, const float* residual, float* out);
 
 // Sizes and field offsets of the structs above, in order, as this library was compiled; at most `most` are written.

@@ -12,8 +12,8 @@ _NUMBER, _LONG, _POINTER, _TEXT = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_
 PROTOTYPES: Final[Mapping[str, tuple[type | None, tuple[type, ...]]]] = {
     "hr_open": (_POINTER, (_NUMBER,)),
     "hr_close": (None, (_POINTER,)),
-    "hr_packed_bytes": (_LONG, (_NUMBER, _NUMBER, _NUMBER)),
-    "hr_pack_linear": (_NUMBER, (_POINTER, _POINTER, _NUMBER, _NUMBER, _NUMBER, _NUMBER, _POINTER)),
+    "hr_packed_bytes": (_LONG, (_POINTER,)),
+    "hr_pack_linear": (_NUMBER, (_POINTER, _POINTER, _NUMBER, _POINTER, _POINTER)),
     "hr_step": (_NUMBER, (_POINTER, _POINTER, _POINTER, _POINTER, _NUMBER, _POINTER, _NUMBER, _POINTER)),
     "hr_linear": (_NUMBER, (_POINTER, _POINTER, _POINTER, _NUMBER, _POINTER, _POINTER)),
     "hr_layout": (_NUMBER, (_POINTER, _NUMBER)),

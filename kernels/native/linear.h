@@ -9,7 +9,7 @@ namespace hr {
 // out = residual + (((s0 + s1) + …) + bias).
 struct LinearArgs {
   const HrLinear* weight;
-  const void* x;  // [tokens, K] of the weight's dtype
+  const void* x;  // [tokens] of the weight's class: token_bytes(weight) each
   int64_t tokens;
   const float* residual;  // [tokens, N] or null; may be `out`
   float* out;             // [tokens, N]
@@ -21,9 +21,9 @@ void linear_tile(const LinearArgs&, int64_t tile);
 // A product with N = 2F whose halves are gates and ups, and the gate at once: the sums never leave the cache.
 struct GateUpArgs {
   const HrLinear* weight;
-  const void* x;  // [tokens, K] of the weight's dtype
+  const void* x;  // [tokens] of the weight's class
   int64_t tokens;
-  void* out;  // [tokens, F] of the weight's dtype
+  void* out;  // [tokens, F] of input_dtype(class)
 };
 
 bool gate_up_fits(const HrLinear&);  // where not: the product, then the gate

@@ -9,9 +9,8 @@ namespace hr {
 struct PackArgs {
   const void* source;   // [n, k] row-major
   int32_t source_type;  // HrSource
-  int32_t n, k;
-  int32_t dtype;  // HrDtype; bfloat16 rounds to nearest even
-  void* packed;   // packed_bytes(n, k, dtype)
+  const HrLinear* weight;  // but for `data`; bfloat16 and integers are rounded to nearest even
+  void* packed;            // packed_bytes(weight)
 };
 
 int64_t pack_tiles(const PackArgs&);

@@ -33,7 +33,7 @@ void plan_attention(AttentionPlan&, const HrRow* rows, int32_t row_count, int32_
 
 struct AttentionArgs {
   const void* q;  // [M, Q D] of dtype, rotated
-  void* out;      // [M, Q D] of dtype
+  void* out;      // [M, Q D] of out_dtype
   const HrPool* pool;
   const HrRow* rows;
   AttentionPlan* plan;
@@ -41,7 +41,8 @@ struct AttentionArgs {
   int32_t layers, layer;
   float scale;
   int32_t window;  // a token sees the last `window` positions, itself included; 0: all
-  int32_t dtype;   // HrDtype
+  int32_t dtype;   // HrDtype: float32 or bfloat16
+  int32_t out_dtype;  // that, or float32
 };
 
 int64_t attention_tiles(const AttentionArgs&);

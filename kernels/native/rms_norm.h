@@ -2,16 +2,19 @@
 #pragma once
 #include <cstdint>
 
+#include "api.h"
+
 namespace hr {
 
 struct RmsNormArgs {
   const float* x;       // [rows, width]
   const int32_t* rows;  // [tokens]: which rows of x to take; null: the first `tokens`
   const float* weight;  // [width]
-  void* out;            // [tokens, width] of dtype
+  void* out;            // [tokens, width] of dtype, or of `reader`
   int32_t tokens, width;
   float eps;
-  int32_t dtype;  // HrDtype
+  int32_t dtype;           // HrDtype; float32 for a reader
+  const HrLinear* reader;  // the int8 weight to quantise for, or null
 };
 
 int64_t rms_norm_tiles(const RmsNormArgs&);

@@ -7,6 +7,7 @@
 #include "native/linear.h"
 #include "native/pack.h"
 #include "native/panel.h"
+#include "native/quantise.h"
 #include "native/rms_norm.h"
 #include "native/rope_kv.h"
 #include "native/swiglu.h"
@@ -29,17 +30,20 @@ bool all_finite(const float* x, int64_t count) {
 class Step {
  public:
   Step(HrContext& context, const StepInput& input) : c_(context), in_(input), model_(*input.model) {
-    const size_t M = static_cast<size_t>(in_.tokens), bytes = static_cast<size_t>(element_bytes(model_.dtype));
+    const size_t M = static_cast<size_t>(in_.tokens);
+    input_dtype_ = input_dtype(model_.dtype);
+    kv_dtype_ = kv_dtype(model_.dtype);
+    const size_t bytes = static_cast<size_t>(element_bytes(input_dtype_));
     const size_t width = size_t(model_.heads) * model_.head_dim, kv = size_t(model_.kv_heads) * model_.head_dim;
     is_few_ = in_.tokens <= FEW_TOKENS;
     hidden_ = c_.hidden.at_least<float>(M * model_.hidden);
-    normed_bytes_ = (M * model_.hidden * bytes + 63) / 64 * 64;
-    normed_ = c_.normed.at_least<char>(normed_bytes_ * (is_few_ ? c_.prepared.size() : 1));
+    prepared_bytes_ = (M * most_token_bytes() + 63) / 64 * 64;
+    prepared_ = c_.normed.at_least<char>(prepared_bytes_ * (is_few_ ? c_.prepared.size() : 1));
     qkv_ = c_.qkv.at_least<float>(M * (width + 2 * kv));
-    q_ = c_.q.at_least<char>(M * width * bytes);
+    q_ = c_.q.at_least<char>(M * width * element_bytes(kv_dtype_));
     attended_ = c_.attended.at_least<char>(M * width * bytes);
     gated_ = c_.gated.at_least<char>(M * model_.ffn * bytes);
-    for (HrContext::Prepared& prepared : c_.prepared) prepared.norm = -1;
+    for (HrContext::Prepared& prepared : c_.prepared) prepared.input = -1;
     place_tokens();
     plan_attention(c_.plan, in_.rows, in_.row_count, model_.heads, model_.kv_heads, model_.head_dim, 0);
     make_room_for_drawing();
@@ -90,32 +94,85 @@ class Step {
       c_.states = std::make_unique<SampleState[]>(most);
       c_.state_count = most;
     }
-    head_input_ = c_.head_input.at_least<char>(most * model_.hidden * element_bytes(model_.dtype));
+    head_input_ = c_.head_input.at_least<char>(most * token_bytes(*model_.head));
     logits_ = in_.logits ? in_.logits : c_.logits.at_least<float>(most * model_.vocab);
   }
 
-  RmsNormArgs norm_of(const float* weight, void* out) const {
-    return {hidden_, nullptr, weight, out, in_.tokens, model_.hidden, model_.rms_eps, model_.dtype};
+  // The widest token that a product of a layer reads.
+  size_t most_token_bytes() const {
+    int64_t most = 0;
+    for (int32_t i = 0; i < model_.layers; ++i) {
+      const HrLayer& layer = model_.layer[i];
+      for (const HrLinear* weight : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) {
+        most = std::max(most, token_bytes(*weight));
+      }
+    }
+    return static_cast<size_t>(most);
   }
 
-  // A product whose input is a norm of the hidden states: run(x, tile) computes a tile of it.
-  template <class Run>
-  void add_normed(int64_t norm, const float* weight, int64_t tiles, Run run) {
+  const HrLinear* int8_reader(const HrLinear& weight) const { return weight.dtype == HR_INT8 ? &weight : nullptr; }
+
+  // A product whose input is prepared first: prepare(out) gives the tiles that write it, run(x, tile) computes a tile of
+  // the product. `input` names what is prepared.
+  template <class Prepare, class Run>
+  void add_prepared(int64_t input, int64_t tiles, Prepare prepare, Run run) {
     if (is_few_) {
-      c_.team.add(tiles, [this, norm, weight, run](int64_t tile, int thread) {
-        char* own = normed_ + normed_bytes_ * thread;
-        if (c_.prepared[thread].norm != norm) {
-          const RmsNormArgs args = norm_of(weight, own);
-          for (int64_t i = 0; i < rms_norm_tiles(args); ++i) rms_norm_tile(args, i);
-          c_.prepared[thread].norm = norm;
+      c_.team.add(tiles, [this, input, prepare, run](int64_t tile, int thread) {
+        char* own = prepared_ + prepared_bytes_ * thread;
+        if (c_.prepared[thread].input != input) {
+          const auto args = prepare(own);
+          for (int64_t i = 0; i < tiles_of(args); ++i) compute(args, i);
+          c_.prepared[thread].input = input;
         }
         run(own, tile);
       });
       return;
     }
-    const RmsNormArgs args = norm_of(weight, normed_);
-    c_.team.add(rms_norm_tiles(args), [args](int64_t tile, int) { rms_norm_tile(args, tile); });
-    c_.team.add(tiles, [x = normed_, run](int64_t tile, int) { run(x, tile); });
+    const auto args = prepare(prepared_);
+    c_.team.add(tiles_of(args), [args](int64_t tile, int) { compute(args, tile); });
+    c_.team.add(tiles, [x = prepared_, run](int64_t tile, int) { run(x, tile); });
+  }
+  static int64_t tiles_of(const RmsNormArgs& args) { return rms_norm_tiles(args); }
+  static int64_t tiles_of(const QuantiseArgs& args) { return quantise_tiles(args); }
+  static void compute(const RmsNormArgs& args, int64_t tile) { rms_norm_tile(args, tile); }
+  static void compute(const QuantiseArgs& args, int64_t tile) { quantise_tile(args, tile); }
+
+  // A product, or product and gate, of the norm of the hidden states.
+  template <class Run>
+  void add_normed(int64_t input, const float* norm, const HrLinear& reader, int64_t tiles, Run run) {
+    const RmsNormArgs args{hidden_, nullptr, norm, nullptr, in_.tokens, model_.hidden, model_.rms_eps, input_dtype_,
+                           int8_reader(reader)};
+    add_prepared(
+        input, tiles,
+        [args](void* out) {
+          RmsNormArgs mine = args;
+          mine.out = out;
+          return mine;
+        },
+        run);
+  }
+
+  static auto with_input(const LinearArgs& product) {
+    return [product](const void* x, int64_t tile) {
+      LinearArgs args = product;
+      args.x = x;
+      linear_tile(args, tile);
+    };
+  }
+
+  // hidden += x · weight, x [M, K] of input_dtype_.
+  void add_to_hidden(int64_t input, const HrLinear& weight, const char* x) {
+    const LinearArgs product{&weight, x, in_.tokens, hidden_, hidden_};
+    if (weight.dtype != HR_INT8) return add_linear(product);
+    const QuantiseArgs quantise{&weight, reinterpret_cast<const float*>(x), nullptr, in_.tokens};
+    add_prepared(
+        input, linear_tiles(product),
+        [quantise](void* out) {
+          QuantiseArgs mine = quantise;
+          mine.out = out;
+          return mine;
+        },
+        with_input(product));
   }
 
   void add_linear(const LinearArgs& args) {
@@ -125,46 +182,39 @@ class Step {
   void add_attention(int32_t index) {
     const HrLayer& layer = model_.layer[index];
     const LinearArgs qkv{&layer.qkv, nullptr, in_.tokens, nullptr, qkv_};
-    add_normed(2 * index, layer.attention_norm, linear_tiles(qkv), [qkv](const void* x, int64_t tile) {
-      LinearArgs args = qkv;
-      args.x = x;
-      linear_tile(args, tile);
-    });
+    add_normed(4 * index, layer.attention_norm, layer.qkv, linear_tiles(qkv), with_input(qkv));
     const RopeKvArgs rope{qkv_,         q_,           in_.pool,         positions_,       blocks_,       model_.cos, model_.sin,
                           in_.tokens,   model_.heads, model_.kv_heads,  model_.head_dim,  model_.layers, index,
-                          model_.dtype};
+                          kv_dtype_};
     c_.team.add(rope_kv_tiles(rope), [rope](int64_t tile, int) { rope_kv_tile(rope, tile); });
     const AttentionArgs attention{q_,           attended_,       in_.pool,        in_.rows,      &c_.plan,
                                   model_.heads, model_.kv_heads, model_.head_dim, model_.layers, index,
-                                  model_.scale, 0,               model_.dtype};
+                                  model_.scale, 0,               kv_dtype_,       input_dtype_};
     c_.team.add(attention_tiles(attention), [attention](int64_t tile, int) { attention_tile(attention, tile); });
-    add_linear({&layer.o, attended_, in_.tokens, hidden_, hidden_});
+    add_to_hidden(4 * index + 1, layer.o, attended_);
   }
 
   void add_feed_forward(int32_t index) {
     const HrLayer& layer = model_.layer[index];
     if (gate_up_fits(layer.gate_up)) {
       const GateUpArgs gate_up{&layer.gate_up, nullptr, in_.tokens, gated_};
-      add_normed(2 * index + 1, layer.ffn_norm, gate_up_tiles(gate_up), [gate_up](const void* x, int64_t tile) {
-        GateUpArgs args = gate_up;
-        args.x = x;
-        gate_up_tile(args, tile);
-      });
+      add_normed(4 * index + 2, layer.ffn_norm, layer.gate_up, gate_up_tiles(gate_up),
+                 [gate_up](const void* x, int64_t tile) {
+                   GateUpArgs args = gate_up;
+                   args.x = x;
+                   gate_up_tile(args, tile);
+                 });
     } else {
-      add_gate_after_product(2 * index + 1, layer);
+      add_gate_after_product(4 * index + 2, layer);
     }
-    add_linear({&layer.down, gated_, in_.tokens, hidden_, hidden_});
+    add_to_hidden(4 * index + 3, layer.down, gated_);
   }
 
-  void add_gate_after_product(int64_t norm, const HrLayer& layer) {
+  void add_gate_after_product(int64_t input, const HrLayer& layer) {
     float* sums = c_.gate_up.at_least<float>(static_cast<size_t>(in_.tokens) * layer.gate_up.n);
     const LinearArgs product{&layer.gate_up, nullptr, in_.tokens, nullptr, sums};
-    add_normed(norm, layer.ffn_norm, linear_tiles(product), [product](const void* x, int64_t tile) {
-      LinearArgs args = product;
-      args.x = x;
-      linear_tile(args, tile);
-    });
-    const SwigluArgs gate{sums, gated_, in_.tokens, model_.ffn, model_.dtype};
+    add_normed(input, layer.ffn_norm, layer.gate_up, linear_tiles(product), with_input(product));
+    const SwigluArgs gate{sums, gated_, in_.tokens, model_.ffn, input_dtype_};
     c_.team.add(swiglu_tiles(gate), [gate](int64_t tile, int) { swiglu_tile(gate, tile); });
   }
 
@@ -191,7 +241,7 @@ class Step {
   int32_t drawing() const { return static_cast<int32_t>(c_.drawing.size()); }
   RmsNormArgs final_norm() const {
     return {hidden_, c_.last_tokens.data(), model_.final_norm, head_input_, drawing(), model_.hidden, model_.rms_eps,
-            model_.dtype};
+            input_dtype_, int8_reader(*model_.head)};
   }
   LinearArgs head() const { return {model_.head, head_input_, drawing(), nullptr, logits_}; }
   SampleArgs sample() const { return {logits_, model_.vocab, drawing(), c_.drawing.data(), c_.states.get()}; }
@@ -209,9 +259,10 @@ class Step {
   const StepInput& in_;
   const HrModel& model_;
   bool is_few_;
-  size_t normed_bytes_;
+  int32_t input_dtype_, kv_dtype_;
+  size_t prepared_bytes_;
   float *hidden_, *qkv_, *logits_;
-  char *normed_, *q_, *attended_, *gated_, *head_input_;
+  char *prepared_, *q_, *attended_, *gated_, *head_input_;
   int32_t *positions_, *blocks_;
 };
 

@@ -16,7 +16,7 @@ struct HrContext {
   explicit HrContext(int32_t threads) : team(threads), prepared(static_cast<size_t>(threads)) {}
 
   struct alignas(64) Prepared {
-    int64_t norm = -1;  // whose output the thread's own buffer holds
+    int64_t input = -1;  // which product's input the thread's own buffer holds
   };
 
   hr::Team team;
@@ -55,6 +55,7 @@ enum StepError : int32_t {
 
 // What would read or write out of bounds is refused before anything is written.
 int32_t check_model(const HrModel& model, const HrPool& pool);
+int32_t check_shape(const HrLinear& weight);  // all but its data
 int32_t check_linear(const HrLinear& weight, int32_t n, int32_t k, int32_t dtype);
 int32_t check_rows(const StepInput& input);
 

@@ -1,3 +1,4 @@
+#include "native/panel.h"
 #include "native/step.h"
 
 namespace hr {
@@ -10,9 +11,10 @@ bool has_cuts(const HrLinear& weight) {
   if (!weight.cuts || weight.segments < 1 || weight.cuts[0] != 0 || weight.cuts[weight.segments] != weight.k) {
     return false;
   }
+  const int32_t unit = is_quantised(weight.dtype) ? QUAD : members_of(weight.dtype);  // never cut
   for (int32_t s = 0; s < weight.segments; ++s) {
     if (weight.cuts[s] >= weight.cuts[s + 1]) return false;
-    if (weight.dtype == HR_BFLOAT16 && weight.cuts[s] % 2 != 0) return false;  // a pair is never cut
+    if (weight.cuts[s] % unit != 0) return false;
   }
   return true;
 }
@@ -52,8 +54,12 @@ int32_t check_banned(const HrRow& row, int32_t vocab) {
 
 int32_t check_linear(const HrLinear& weight, int32_t n, int32_t k, int32_t dtype) {
   if (!weight.data) return ERROR_NO_MODEL;
-  if (weight.dtype != dtype || weight.n != n || weight.k != k || n < 1 || k < 1) return ERROR_BAD_SHAPE;
-  if (dtype != HR_FLOAT32 && dtype != HR_BFLOAT16) return ERROR_BAD_SHAPE;
+  if (weight.dtype != dtype || weight.n != n || weight.k != k) return ERROR_BAD_SHAPE;
+  return check_shape(weight);
+}
+
+int32_t check_shape(const HrLinear& weight) {
+  if (!is_dtype(weight.dtype) || weight.n < 1 || weight.k < 1) return ERROR_BAD_SHAPE;
   return has_cuts(weight) ? STEP_OK : ERROR_BAD_SEGMENTS;
 }
 

@@ -4,7 +4,7 @@ import ctypes
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-DTYPES: Final[Mapping[str, int]] = {"float32": 0, "bfloat16": 1}
+DTYPES: Final[Mapping[str, int]] = {"float32": 0, "bfloat16": 1, "int8": 2, "int8w": 3}
 SOURCES: Final[Mapping[str, int]] = {"float32": 0, "bfloat16": 1, "float16": 2}
 
 

@@ -24,6 +24,7 @@ CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
 REQUEST_ID = "headrace.request_id"
 CELL = "headrace.cell"
 CLIENT_TRACEPARENT = "headrace.client.traceparent"
+EXPORT_WANTED = "headrace.trace.wanted"  # whatever the ratio
 KNOWN_PREFIX_TOKENS = "headrace.known_prefix_tokens"
 WAIT_MS = "headrace.wait.{reason}_ms"
 

@@ -12,6 +12,12 @@ MAGIC = b"HRKVPOOL"
 VERSION = 1
 BLOCK_TOKENS = (16, 32, 64)
 DTYPE_BYTES = {"bfloat16": 2, "float32": 4}
+KV_DTYPES = {  # of KV, by the dtype of the weights: the only one that goes with it
+    "float32": "float32",
+    "bfloat16": "bfloat16",
+    "int8": "bfloat16",
+    "int8w": "bfloat16",
+}
 TILE_TAG_PLAIN = "plain"  # [T, D] rows as they are
 CPU_TILE_TAGS = {
     "bfloat16": "cpu-vnni16",
@@ -88,6 +94,13 @@ class KvLayout:
         ):
             raise ValueError("the pool is smaller than its header says")
         return int(blocks)
+
+
+def kv_dtype_of(dtype: str) -> str:
+    """The KV dtype that goes with weights of `dtype`. Raises ValueError for none that is known."""
+    if dtype not in KV_DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(KV_DTYPES)}, not {dtype!r}")
+    return KV_DTYPES[dtype]
 
 
 def blocks_for(tokens: int, block_tokens: int) -> int:

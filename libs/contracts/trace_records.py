@@ -81,7 +81,7 @@ class Decided(msgspec.Struct, frozen=True, array_like=True, tag=4):
     reason: str
     older: int  # requests that wait before it
     running: int
-    needs_blocks: int  # 0 where that was not looked at
+    needs_blocks: int  # waiting: for all its known tokens, fewer where their prefix is cached
     held_blocks: int
     total_blocks: int
 

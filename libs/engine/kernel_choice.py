@@ -10,7 +10,7 @@ from kernels.native.build import NoCompiler
 from kernels.native.levels import LEVELS
 from kernels.native.library import load
 from libs.contracts.errors import ConfigError
-from libs.contracts.kv_layout import CPU_TILE_TAGS, TILE_TAG_PLAIN
+from libs.contracts.kv_layout import CPU_TILE_TAGS, KV_DTYPES, TILE_TAG_PLAIN
 
 AUTO: Final = "auto"
 TORCH: Final = "torch"
@@ -60,6 +60,12 @@ def level_of(kernels: str) -> str:
     return kernels.removeprefix(PREFIX) if kernels.startswith(PREFIX) else ""
 
 
+def check_dtype(kernels: str, dtype: str) -> None:
+    """Raises ConfigError when settled kernels have no products by weights of `dtype`."""
+    if kernels == TORCH and KV_DTYPES.get(dtype, dtype) != dtype:
+        raise ConfigError(f"dtype {dtype} takes native kernels, and what serves here is torch")
+
+
 def tile_tag(kernels: str, dtype: str) -> str:
-    """How settled kernels lay out a head's tile of a KV block of this dtype."""
+    """How settled kernels lay out a head's tile of a KV block of this KV dtype."""
     return CPU_TILE_TAGS.get(dtype, TILE_TAG_PLAIN) if level_of(kernels) else TILE_TAG_PLAIN

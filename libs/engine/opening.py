@@ -4,8 +4,9 @@ A family's code is imported only when it serves: torch takes seconds, and hundre
 """
 
 from libs.contracts.errors import ConfigError
+from libs.contracts.kv_layout import kv_dtype_of
 from libs.engine.engine_spec import EngineSpec, OpenEngine, Private, Shared
-from libs.engine.kernel_choice import level_of, tile_tag
+from libs.engine.kernel_choice import check_dtype, level_of, tile_tag
 from libs.engine.model_config import ModelConfig
 from libs.engine.tensors import Progress
 
@@ -14,8 +15,10 @@ def open_engine(spec: EngineSpec, config: ModelConfig, memory: Shared | Private,
     """Takes a second (torch: several). Raises ConfigError when model, pool and machine do not fit together, and what
     `progress` raises.
     """
+    check_dtype(spec.kernels, spec.dtype)
     try:
-        layout = config.kv_layout(spec.block_tokens, spec.dtype, tile_tag(spec.kernels, spec.dtype))
+        kv_dtype = kv_dtype_of(spec.dtype)
+        layout = config.kv_layout(spec.block_tokens, kv_dtype, tile_tag(spec.kernels, kv_dtype))
     except ValueError as error:
         raise ConfigError(str(error)) from error
     if level_of(spec.kernels):

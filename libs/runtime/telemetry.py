@@ -6,12 +6,15 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
 
+from libs.contracts.conventions import EXPORT_WANTED
+
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.sampling import Sampler
 
 QUEUE_SPANS = 8192  # beyond this the oldest are dropped: serving never waits for a collector
 BATCH_SPANS = 512
@@ -47,7 +50,7 @@ def _provider(service: str, instance: str, endpoint: str, sample_ratio: float) -
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+    from opentelemetry.sdk.trace.sampling import ParentBased
 
     exporter = OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_TIMEOUT_S)
     processor = BatchSpanProcessor(
@@ -67,11 +70,37 @@ def _provider(service: str, instance: str, endpoint: str, sample_ratio: float) -
                 "process.pid": os.getpid(),
             }
         ),
-        sampler=ParentBased(TraceIdRatioBased(sample_ratio)),
+        sampler=ParentBased(_sampler(sample_ratio)),
         shutdown_on_exit=False,  # the block's end shuts down, with its own time limit
     )
     provider.add_span_processor(processor)
     return provider
+
+
+def _sampler(ratio: float) -> "Sampler":
+    """Of the traces that begin here: those that are wanted, and a share of the others, chosen by their id."""
+    from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler, SamplingResult, TraceIdRatioBased
+
+    class WantedOrRatio(Sampler):
+        def should_sample(
+            self,
+            parent_context: Any,
+            trace_id: int,
+            name: str,
+            kind: Any = None,
+            attributes: Any = None,
+            links: Any = None,
+            trace_state: Any = None,
+        ) -> SamplingResult:
+            is_wanted = bool(attributes and attributes.get(EXPORT_WANTED))
+            chosen = ALWAYS_ON if is_wanted else others
+            return chosen.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
+
+        def get_description(self) -> str:
+            return f"wanted, or {others.get_description()}"
+
+    others = TraceIdRatioBased(ratio)
+    return WantedOrRatio()
 
 
 def _version() -> str:

@@ -102,7 +102,7 @@ def _because(cause: Decided) -> str:
 
 def _no_blocks(store: Store, trace: Trace, episode: Episode) -> str:
     decided = _decision(trace, episode)
-    needs = f" and it needed {decided.needs_blocks}" if decided.needs_blocks else ""
+    needs = f" and it needed up to {decided.needs_blocks}" if decided.needs_blocks else ""
     held = f"{decided.held_blocks} of {decided.total_blocks} blocks were held{needs}"
     return f"Waited {ms(episode.duration_ns)} for blocks: {held}."
 

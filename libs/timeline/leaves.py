@@ -62,6 +62,7 @@ def leaves_of(store: Store, trace: Trace) -> tuple[Leaf, ...]:
     last_ns = served.last_row_ns or served.ended_ns
     _work(chain, store, trace, steps, last_ns)
     if served.last_row_ns:
+        chain.skip(served.last_row_ns)
         chain.to(names.DETOKENISE, served.told_ns or served.ended_ns, GATEWAY)
     chain.to(names.WRITE, served.ended_ns, GATEWAY)
     return tuple(chain.leaves)
@@ -76,6 +77,7 @@ def first_leaves_of(store: Store, trace: Trace) -> tuple[Leaf, ...]:
     chain = _Chain(served.arrived_ns, served.first_write_ns or served.first_row_ns)
     _enter(chain, served, trace)
     _work(chain, store, trace, trace.steps[: first + 1], served.first_row_ns)
+    chain.skip(served.first_row_ns)
     chain.to(names.DETOKENISE, served.first_text_ns, GATEWAY)
     chain.to(names.WRITE, served.first_write_ns, GATEWAY)
     return tuple(chain.leaves)
@@ -128,6 +130,7 @@ def _enter(chain: _Chain, served: Served, trace: Trace) -> None:
     tokenized = trace.tokenized[-1] if trace.tokenized else None  # the last try counts
     if tokenized is None:
         chain.to(names.PUBLISH, served.queued_ns, GATEWAY)
+        chain.skip(trace.arrived[-1].at_ns if trace.arrived else 0)
         return
     chain.to(names.PUBLISH, min(served.queued_ns or tokenized.pulled_ns, tokenized.pulled_ns), GATEWAY)
     chain.to(names.WAIT_TOKENIZER, tokenized.pulled_ns, TOKENIZER)
@@ -188,8 +191,10 @@ def _fill(
     """What it was in between one thing written down and the next."""
     last, event = between
     match last, event:
-        case None, _:
+        case None, Decided() if trace.arrived:
             chain.to(names.DECIDE, to_ns, SCHEDULER)
+        case None, _:
+            chain.skip(to_ns)
         case Decided(reason="handed_over"), _:
             chain.to(names.HAND_OVER_ORDER, to_ns, SCHEDULER)
         case Decided(reason="admitted"), _:
@@ -197,7 +202,9 @@ def _fill(
         case Decided(), _:
             chain.to(names.WAIT + last.reason, to_ns, SCHEDULER)
         case ((Stay() | Step()), Step()) if last.worker == event.worker:
-            _beside(chain, store, trace, event.worker, to_ns)
+            if _is_whole(store, last, event):
+                _beside(chain, store, trace, event.worker, to_ns)
+            chain.skip(to_ns)
         case ((Stay() | Step()), Decided(reason="handed_over")):
             chain.to(names.HAND_OVER_REPORT, to_ns, last.worker)
         case ((Stay() | Step()), Decided()):
@@ -206,6 +213,14 @@ def _fill(
             chain.to(names.WAIT + event.reason if lost else names.REPORT, to_ns, last.worker)
         case _:
             chain.to(names.ORDER, to_ns, SCHEDULER)
+
+
+def _is_whole(store: Store, last: Stay | Step, event: Step) -> bool:
+    """Whether every step between two of its own was written down: of one that was not, nobody knows who was in it."""
+    if isinstance(last, Stay):
+        return True
+    between = store.steps_between(event.worker, last.end_ns, event.start_ns - 1)
+    return event.number - last.number == len(between) + 1
 
 
 def _last_wait_end(trace: Trace, before_ns: int) -> int:
@@ -226,5 +241,6 @@ def _others(chain: _Chain, store: Store, worker: str, to_ns: int) -> None:
         return
     for step in store.steps_between(worker, chain.at_ns, to_ns):
         chain.to(names.BOUNDARY, min(step.start_ns, to_ns), worker)
-        chain.to(names.WAIT_CHUNK_BUDGET, min(step.end_ns, to_ns), worker)
+        name = names.WAIT_CHUNK_BUDGET if step.request_ids else names.BOUNDARY  # a step that only reports is no time
+        chain.to(name, min(step.end_ns, to_ns), worker)
     chain.to(names.BOUNDARY, to_ns, worker)

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from libs.contracts.trace_records import Report
 from libs.timeline.leaves import covered, decode_share, first_leaves_of, leaves_of
 from libs.timeline.trace import Step, Store, Trace
 
@@ -30,6 +31,7 @@ def trace_shape(store: Store, trace: Trace) -> dict[str, Any]:
         ],
         "steps": [step_shape(store, step) for step in trace.steps],
         "decisions": [{**_named(decided), "at_ns": decided.at_ns + offset_ns} for decided in trace.decided],
+        "reports": [{**_named(report), "at_ns": report.at_ns + offset_ns} for report in _reports_of(store, trace)],
         "orders": [{**_named(order), "at_ns": order.at_ns + offset_ns} for order in trace.orders],
     }
 
@@ -60,6 +62,22 @@ def coverage(store: Store, trace: Trace) -> dict[str, float]:
         shares["time_to_first_token"] = covered(first_leaves_of(store, trace), served.arrived_ns, first_ns)
         shares["decode"] = decode_share(store, trace)
     return shares
+
+
+def _reports_of(store: Store, trace: Trace) -> list[Report]:
+    """What the scheduler noted of the steps that the request was in, about when they were."""
+    if not trace.steps:
+        return []
+    numbers: dict[str, set[int]] = {}
+    for step in trace.steps:
+        numbers.setdefault(step.worker, set()).add(step.number)
+    first_ns = trace.steps[0].start_ns  # a worker's next life counts its steps anew
+    return [
+        report
+        for report in store.reports
+        if report.at_ns >= first_ns
+        and not numbers.get(report.worker, set()).isdisjoint(range(report.first, report.last + 1))
+    ]
 
 
 def _named(record: msgspec.Struct) -> dict[str, Any]:

@@ -61,6 +61,7 @@ async def main() -> None:
             max_body_bytes=config.max_body_bytes,
             request_timeout_s=config.request_timeout_s,
             ring=ring,
+            sample_key=config.otlp_sample_key.get_secret_value().encode(),
         )
 
         async def scrape(openmetrics: bool) -> str:

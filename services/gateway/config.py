@@ -16,6 +16,7 @@ class Config(ServiceConfig):
     model_dir: Path  # tokenizer.json: the gateway turns ids into text
     model: str = Field(min_length=1)  # the name that clients ask for
     api_key: SecretStr = SecretStr("")  # needed unless host is loopback
+    otlp_sample_key: SecretStr = SecretStr("")  # a request with it in x-headrace-trace is exported whatever the ratio
     max_body_bytes: int = Field(default=4 << 20, ge=1024, le=64 << 20)
     request_timeout_s: float = Field(default=600.0, gt=0, le=86_400)
     max_connections: int = Field(default=8192, ge=1)  # fewer where the limit on open files says so

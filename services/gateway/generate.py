@@ -1,6 +1,7 @@
 """The two endpoints that generate: a body becomes a request, the request a stream, the stream a response."""
 
 import asyncio
+import hmac
 import secrets
 import time
 from dataclasses import dataclass
@@ -14,13 +15,14 @@ from services.gateway.body import read_body
 from services.gateway.door import Door
 from services.gateway.hub import Hub
 from services.gateway.metrics import Metrics
-from services.gateway.observe import Observer
+from services.gateway.observe import ClientTrace, Observer
 from services.gateway.reply import Headers, Message, Receive, Scope, Send
 from services.gateway.respond import respond
 from services.gateway.server import UNREAD_TIMEOUT_S
 from services.gateway.stream import ClientGone, Stream, Ticket
 from services.gateway.validate import Kind, Limits, ValidRequest, validate
 
+TRACE_HEADER = b"x-headrace-trace"
 CLOSE = (b"connection", b"close")
 
 log = get_logger("gateway")
@@ -39,6 +41,7 @@ class Service:
     max_body_bytes: int
     request_timeout_s: float
     ring: Ring = OFF
+    sample_key: bytes = b""  # whoever sends it has the trace exported; empty: nobody
 
 
 def _impatient(send: Send) -> Send:
@@ -90,8 +93,11 @@ class Generate:
 
     def _open(self, request_id: str, request: ValidRequest, arrived_s: float, scope: Scope) -> Stream:
         service = self._service
-        client_traceparent = dict(scope["headers"]).get(b"traceparent", b"").decode("latin-1")
-        observer = Observer(request_id, request, service.metrics, arrived_s, client_traceparent, service.ring)
+        headers = dict(scope["headers"])
+        key = headers.get(TRACE_HEADER, b"")
+        is_wanted = bool(service.sample_key) and hmac.compare_digest(key, service.sample_key)
+        client = ClientTrace(headers.get(b"traceparent", b"").decode("latin-1"), is_wanted)
+        observer = Observer(request_id, request, service.metrics, arrived_s, client, service.ring)
         ticket = Ticket(
             request_id=request_id,
             gateway=service.gateway,

@@ -1,6 +1,7 @@
 """What is told about one request while it lives: its spans, its record in the trace ring, its share of the metrics."""
 
 import time
+from dataclasses import dataclass
 
 from libs.contracts import conventions as names
 from libs.contracts import flow
@@ -12,6 +13,17 @@ from services.gateway.shapes import Usage
 from services.gateway.validate import ValidRequest
 
 
+@dataclass(frozen=True, slots=True)
+class ClientTrace:
+    """What a client says of traces: its own context, and, with the operator's key, that ours is to be exported."""
+
+    traceparent: str = ""
+    is_wanted: bool = False
+
+
+NO_TRACE = ClientTrace()
+
+
 class Observer:
     """Mutable, owned by one request. A client's own trace context is noted and never trusted as a parent."""
 
@@ -21,7 +33,7 @@ class Observer:
         request: ValidRequest,
         metrics: Metrics,
         arrived_s: float,
-        client_traceparent: str = "",
+        client: ClientTrace = NO_TRACE,
         ring: Ring = OFF,
     ) -> None:
         self._metrics, self._ring = metrics, ring
@@ -30,10 +42,8 @@ class Observer:
         self._last_token_s: float | None = None
         self._deliver: Span | None = None
         metrics.max_tokens.observe(request.params.max_tokens)
-        self._root = start_span(flow.GATEWAY_REQUEST, attributes=_attributes(request_id, request))
+        self._root = start_span(flow.GATEWAY_REQUEST, attributes=_attributes(request_id, request) | _asked(client))
         self._traceparent = self._root.traceparent or unsampled()
-        if client_traceparent:
-            self._root.set(**{names.CLIENT_TRACEPARENT: client_traceparent[:64]})
         self.record = Served(
             request_id, self._trace_id, request.model, request.kind.value, request.stream, to_ns(arrived_s)
         )
@@ -113,6 +123,15 @@ class Observer:
 def to_ns(loop_s: float) -> int:
     """A time of the event loop, whose clock is the monotonic one."""
     return int(loop_s * 1e9)
+
+
+def _asked(client: ClientTrace) -> dict[str, Attribute]:
+    asked: dict[str, Attribute] = {}
+    if client.traceparent:
+        asked[names.CLIENT_TRACEPARENT] = client.traceparent[:64]
+    if client.is_wanted:
+        asked[names.EXPORT_WANTED] = True
+    return asked
 
 
 def _attributes(request_id: str, request: ValidRequest) -> dict[str, Attribute]:

@@ -51,8 +51,9 @@ class DecisionRecords:
         state = self._state
         is_waiting = choice.phase is Phase.WAITING and reason is choice.reason
         older = state.queue.ahead_of(choice) if is_waiting else 0
-        needs = choice.needs_blocks if is_waiting else 0
-        total = state.memory.pool.total_blocks
+        memory = state.memory
+        needs = memory.blocks_for(min(len(choice.ids) + 1, choice.slots)) - len(choice.table) if is_waiting else 0
+        total = memory.pool.total_blocks
         self._ring.put(Decided(choice.request_id, at_ns, reason, older, len(state.running), needs, held, total))
 
     def _ordered(self, at_ns: int, command: Send, held: int) -> None:

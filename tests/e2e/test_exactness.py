@@ -128,7 +128,7 @@ class _Request:
         return StepRow(self.ids[self.cursor : end], self.cursor, self.table, spec)
 
 
-@pytest.fixture(scope="module", params=["bfloat16", "float32"])
+@pytest.fixture(scope="module", params=["bfloat16", "float32", "int8", "int8w"])
 def dtype(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

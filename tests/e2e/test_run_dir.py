@@ -82,11 +82,16 @@ def test_cleaning_leaves_other_files_alone(tmp_path: Path) -> None:
     """A run directory may be any directory: only our own names are deleted."""
     run_dir = RunDir(tmp_path)
     run_dir.create()
-    (tmp_path / "thesis.txt").write_text("mine")
+    theirs = (tmp_path / "thesis.txt", run_dir.trace_dir("gateway-0") / "thesis.txt")
+    ours = run_dir.trace_dir("gateway-0") / "00000001.trace"
+    ours.parent.mkdir(parents=True)
+    for path in (*theirs, ours):
+        path.write_text("mine")
 
     run_dir.clean()
 
-    assert (tmp_path / "thesis.txt").read_text() == "mine"
+    assert [path.read_text() for path in theirs] == ["mine", "mine"]
+    assert not ours.exists()
 
 
 def test_a_state_of_a_dead_supervisor_is_not_live(tmp_path: Path) -> None:

@@ -94,3 +94,39 @@ async def test_a_collector_that_never_answers_holds_nobody_up() -> None:
 async def test_without_an_endpoint_the_parents_context_goes_on() -> None:
     """Nothing is exported, and the trace stays one."""
     assert (await run_program("", 1)).strip() == PARENT
+
+
+SAMPLED = """
+import asyncio, sys
+from libs.contracts.conventions import EXPORT_WANTED
+from libs.runtime.telemetry import telemetry
+from libs.runtime.tracing import start_span
+
+async def main(endpoint, ratio):
+    async with telemetry("gateway", "gateway-1", endpoint, ratio):
+        for number in range(200):
+            with start_span("gateway.request", attributes={EXPORT_WANTED: number < 3}) as root:
+                start_span("tokenizer.tokenize", parent=root.traceparent).end()
+
+asyncio.run(main(sys.argv[1], float(sys.argv[2])))
+"""
+
+
+@pytest.mark.parametrize(("ratio", "least", "most"), [(0.0, 3, 3), (0.5, 60, 140), (1.0, 200, 200)])
+async def test_a_share_of_the_traces_and_every_wanted_one_is_exported(ratio: float, least: int, most: int) -> None:
+    """Whole traces: what follows from a request is exported if that is."""
+    with collector() as (endpoint, received):
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", SAMPLED, endpoint, str(ratio))
+        assert await process.wait() == 0
+
+    spans = [
+        span
+        for request in received
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+    roots = {span.trace_id for span in spans if not span.parent_span_id}
+
+    assert least <= len(roots) <= most
+    assert {span.trace_id for span in spans if span.parent_span_id} == roots

@@ -39,18 +39,29 @@ class Native:
         assert code == 0, self.library.hr_error(code).decode()
 
     def pack(
-        self, weight_NK: torch.Tensor, dtype: torch.dtype, cuts: Sequence[int] = (), bias_N: torch.Tensor | None = None
+        self,
+        weight_NK: torch.Tensor,
+        dtype: torch.dtype | str,  # the class; a torch type is that of its name
+        cuts: Sequence[int] = (),
+        bias_N: torch.Tensor | None = None,
     ) -> Packed:
         N, K = weight_NK.shape
         weight_NK = weight_NK.contiguous()
-        number, source = DTYPES[NAMES[dtype]], SOURCES[NAMES[weight_NK.dtype]]
-        data = torch.empty(self.library.hr_packed_bytes(N, K, number), dtype=torch.uint8)
-        self.check(
-            self.library.hr_pack_linear(self.context, weight_NK.data_ptr(), source, N, K, number, data.data_ptr())
-        )
+        number = DTYPES[dtype if isinstance(dtype, str) else NAMES[dtype]]
         bounds = torch.tensor(tuple(cuts) or (0, K), dtype=torch.int32)
         bias = None if bias_N is None else bias_N.data_ptr()
-        struct = HrLinear(data.data_ptr(), bias, bounds.data_ptr(), len(bounds) - 1, N, K, number)
+        struct = HrLinear(None, bias, bounds.data_ptr(), len(bounds) - 1, N, K, number)
+        size_bytes = self.library.hr_packed_bytes(ctypes.addressof(struct))
+        self.check(min(size_bytes, 0))
+        data = torch.empty(size_bytes + 64, dtype=torch.uint8)
+        data = data[-data.data_ptr() % 64 :]  # on a cache line
+        source = SOURCES[NAMES[weight_NK.dtype]]
+        self.check(
+            self.library.hr_pack_linear(
+                self.context, weight_NK.data_ptr(), source, ctypes.addressof(struct), data.data_ptr()
+            )
+        )
+        struct.data = data.data_ptr()
         return Packed(struct, (data, bounds, bias_N))
 
     def linear(self, x_MK: torch.Tensor, packed: Packed, residual_MN: torch.Tensor | None = None) -> torch.Tensor:

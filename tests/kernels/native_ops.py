@@ -40,6 +40,7 @@ class _RmsNorm(ctypes.Structure):
         *((name, Int) for name in ("tokens", "width")),
         ("eps", Float),
         ("dtype", Int),
+        ("reader", Pointer),
     ]
 
 
@@ -61,6 +62,7 @@ class _Attention(ctypes.Structure):
         ("scale", Float),
         ("window", Int),
         ("dtype", Int),
+        ("out_dtype", Int),
     ]
 
 
@@ -202,6 +204,7 @@ class Ops:
         args = _Attention(at(q_MQD), at(out), ctypes.addressof(where), ctypes.addressof(structs), None)
         args.heads, args.kv_heads, args.head_dim, args.layers, args.layer = Q, H, D, L, layer
         args.scale, args.window, args.dtype = D**-0.5, window, DTYPES[q_MQD.dtype]
+        args.out_dtype = args.dtype
         self._library.hr_test_attention(ctypes.byref(args), len(rows), self.threads, self.seed, 2)
         return out
 

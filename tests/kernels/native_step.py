@@ -13,7 +13,7 @@ from kernels.native.structs import DTYPES, HrLayer, HrLinear, HrModel, HrPool, H
 from kernels.rms_norm import rms_norm
 from kernels.rope import rope, rope_tables
 from kernels.segments import even_cuts
-from tests.kernels.native_linear import NAMES, Native, Packed
+from tests.kernels.native_linear import Native, Packed
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, VOCAB, POSITIONS = 2, 64, 6, 2, 16, 131, 640
 EPS = 1e-5
@@ -30,10 +30,11 @@ class Row:
 
 
 class TinyModel:
-    """Random weights, rounded to `dtype`, packed for a library and kept for torch."""
+    """Random weights packed for a library in a class, and kept for torch."""
 
-    def __init__(self, native: Native, dtype: torch.dtype, ffn: int = 160, block_tokens: int = 16) -> None:
-        self.native, self.dtype, self.ffn, self.block_tokens = native, dtype, ffn, block_tokens
+    def __init__(self, native: Native, kind: str, ffn: int = 160, block_tokens: int = 16) -> None:
+        self.native, self.kind, self.ffn, self.block_tokens = native, kind, ffn, block_tokens
+        self.dtype = torch.float32 if kind == "float32" else torch.bfloat16  # of KV, and of torch's own forward pass
         self._held: list[object] = []
         self.weights: list[dict[str, torch.Tensor]] = []
         heads_width = HEADS * HEAD_DIM
@@ -63,12 +64,12 @@ class TinyModel:
         return torch.randn(N, K).div(K**0.5).to(self.dtype).float()
 
     def _pack(self, weight_NK: torch.Tensor, cuts: Sequence[int]) -> Packed:
-        packed = self.native.pack(weight_NK, self.dtype, cuts)
+        packed = self.native.pack(weight_NK, self.kind, cuts)
         self._held.append(packed)
         return packed
 
     def _struct(self, head: HrLinear) -> HrModel:
-        numbers = (LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, self.ffn, VOCAB, POSITIONS, DTYPES[NAMES[self.dtype]])
+        numbers = (LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, self.ffn, VOCAB, POSITIONS, DTYPES[self.kind])
         at = ctypes.addressof(head)
         norm, cos, sin = (x.data_ptr() for x in (self.final_norm, self.cos_PF, self.sin_PF))
         return HrModel(*numbers, EPS, HEAD_DIM**-0.5, at, ctypes.addressof(self._layers), norm, at, cos, sin)

@@ -46,6 +46,7 @@ SETTINGS = {
         "model",
         "api_key",
         "max_body_bytes",
+        "otlp_sample_key",
         "request_timeout_s",
         "max_waiting",
         "max_wait_s",

@@ -3,8 +3,9 @@
 import weakref
 from typing import Protocol
 
-from kernels.native.structs import DTYPES, SOURCES
+from kernels.native.structs import SOURCES
 from libs.contracts.errors import ConfigError
+from libs.engine.native.linear_struct import LinearStruct
 from libs.engine.native.packed_file import Bytes, address
 from libs.engine.native.step_rows import StepRows
 from libs.engine.safetensors_file import Array
@@ -15,10 +16,8 @@ class Library(Protocol):
 
     def hr_open(self, threads: int, /) -> int | None: ...
     def hr_close(self, context: int, /) -> None: ...
-    def hr_packed_bytes(self, n: int, k: int, dtype: int, /) -> int: ...
-    def hr_pack_linear(
-        self, context: int, source: int, source_type: int, n: int, k: int, dtype: int, packed: int, /
-    ) -> int: ...
+    def hr_packed_bytes(self, weight: int, /) -> int: ...
+    def hr_pack_linear(self, context: int, source: int, source_type: int, weight: int, packed: int, /) -> int: ...
     def hr_step(
         self, context: int, model: int, pool: int, ids: int, tokens: int, rows: int, row_count: int, logits: int, /
     ) -> int: ...
@@ -42,19 +41,17 @@ class Kernels:
     def close(self) -> None:
         self._closing()
 
-    def packed_bytes(self, outputs: int, inputs: int, dtype: str) -> int:
-        size_bytes = self._library.hr_packed_bytes(outputs, inputs, DTYPES[dtype])
+    def packed_bytes(self, linear: LinearStruct) -> int:
+        size_bytes = self._library.hr_packed_bytes(linear.address)
         self._check(min(size_bytes, 0))
         return size_bytes
 
-    def pack_linear(self, source_NK: Array, is_bfloat16: bool, dtype: str, packed: Bytes) -> None:
-        """Round a weight (float32, float16 or the bits of bfloat16, contiguous) to the class and lay it out."""
-        kind = "bfloat16" if is_bfloat16 else str(source_NK.dtype)
-        outputs, inputs = source_NK.shape
+    def pack_linear(self, linear: LinearStruct, source_NK: Array, is_bfloat16: bool, packed: Bytes) -> None:
+        """Round or quantise a weight (float32, float16 or the bits of bfloat16, contiguous) and lay it out."""
+        assert source_NK.shape == (linear.struct.n, linear.struct.k)
+        kind = SOURCES["bfloat16" if is_bfloat16 else str(source_NK.dtype)]
         self._check(
-            self._library.hr_pack_linear(
-                self._context, address(source_NK), SOURCES[kind], outputs, inputs, DTYPES[dtype], address(packed)
-            )
+            self._library.hr_pack_linear(self._context, address(source_NK), kind, linear.address, address(packed))
         )
 
     def step(self, model: int, pool: int, rows: StepRows, row_count: int, logits: int) -> None:

@@ -4,14 +4,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from kernels.native.structs import DTYPES
 from libs.contracts.errors import ConfigError
-from libs.contracts.kv_layout import CPU_TILE_TAGS
 from libs.engine.checkpoint import Checkpoint
 from libs.engine.model_config import ModelConfig
 from libs.engine.native.kernels import Kernels
+from libs.engine.native.linear_struct import LinearStruct
 from libs.engine.native.model import NativeModel
 from libs.engine.native.packed_file import Bytes, Fill, PackedKey, private_parts, shared_parts
-from libs.engine.native.parts import fill_parts, part_sizes
+from libs.engine.native.parts import Linear, fill_parts, part_sizes
 from libs.engine.safetensors_file import Array
 from libs.engine.tensors import Progress, open_model
 from libs.runtime.logs import get_logger
@@ -45,9 +46,9 @@ def load_model(
 
 
 def _sizes(kernels: Kernels, config: ModelConfig, dtype: str) -> dict[str, int]:
-    if dtype not in CPU_TILE_TAGS:
-        raise ConfigError(f"dtype must be one of {', '.join(CPU_TILE_TAGS)}, not {dtype!r}")
-    return part_sizes(config, lambda outputs, inputs: kernels.packed_bytes(outputs, inputs, dtype))
+    if dtype not in DTYPES:
+        raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
+    return part_sizes(config, lambda linear: kernels.packed_bytes(LinearStruct(linear, dtype)))
 
 
 def _filling(
@@ -55,8 +56,8 @@ def _filling(
 ) -> Fill:
     """Fills parts from the checkpoint, which is opened only then."""
 
-    def pack(source: Array, is_bfloat16: bool, packed: Bytes) -> None:
-        kernels.pack_linear(source, is_bfloat16, dtype, packed)
+    def pack(linear: Linear, source: Array, is_bfloat16: bool, packed: Bytes) -> None:
+        kernels.pack_linear(LinearStruct(linear, dtype), source, is_bfloat16, packed)
 
     def fill(parts: Mapping[str, Bytes]) -> None:
         for done in fill_parts(parts, config, checkpoint(), dtype, pack):

@@ -1,14 +1,15 @@
 """A packed model as the kernels take it: structures that point into its parts, which live as long as they do."""
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from kernels.native.structs import DTYPES, HrLayer, HrLinear, HrModel
 from libs.engine.model_config import ModelConfig
+from libs.engine.native.linear_struct import LinearStruct
 from libs.engine.native.packed_file import Bytes, address
-from libs.engine.native.parts import BIAS, Linear, linears
+from libs.engine.native.parts import BIAS, linears
 
 
 class NativeModel:
@@ -17,8 +18,8 @@ class NativeModel:
     def __init__(self, config: ModelConfig, dtype: str, parts: Mapping[str, Bytes]) -> None:
         self.config, self.dtype = config, dtype
         self._parts = parts
-        self._cuts = {linear.name: _cuts(linear) for linear in linears(config)}
-        self._linears = {linear.name: self._linear(linear) for linear in linears(config)}
+        self._structs = {linear.name: LinearStruct(linear, dtype) for linear in linears(config)}
+        self._linears = {name: self._linear(name) for name in self._structs}
         self._layers = (HrLayer * config.layers)(*map(self._layer, range(config.layers)))
         self._model = self._whole()
 
@@ -26,18 +27,11 @@ class NativeModel:
     def address(self) -> int:
         return ctypes.addressof(self._model)
 
-    def _linear(self, linear: Linear) -> HrLinear:
-        cuts = self._cuts[linear.name]
-        bias = self._parts.get(linear.name + BIAS)
-        return HrLinear(
-            data=address(self._parts[linear.name]),
-            bias=None if bias is None else address(bias),
-            cuts=ctypes.addressof(cuts),
-            segments=len(cuts) - 1,
-            n=linear.outputs,
-            k=linear.inputs,
-            dtype=DTYPES[self.dtype],
-        )
+    def _linear(self, name: str) -> HrLinear:
+        struct, bias = self._structs[name].struct, self._parts.get(name + BIAS)
+        struct.data = address(self._parts[name])
+        struct.bias = None if bias is None else address(bias)
+        return struct
 
     def _layer(self, index: int) -> HrLayer:
         return HrLayer(
@@ -71,8 +65,3 @@ class NativeModel:
             cos=address(parts["cos"]),
             sin=address(parts["sin"]),
         )
-
-
-def _cuts(linear: Linear) -> "ctypes.Array[ctypes.c_int32]":
-    bounds: Sequence[int] = linear.product.cuts or (0, linear.inputs)
-    return (ctypes.c_int32 * len(bounds))(*bounds)

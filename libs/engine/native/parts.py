@@ -27,9 +27,6 @@ from libs.engine.tensors import (
 FLOAT32_BYTES: Final = 4
 BIAS: Final = ".bias"
 
-PackedBytes = Callable[[int, int], int]  # (N, K) → bytes
-PackLinear = Callable[[Array, bool, Bytes], None]  # [N, K] source, whether it is bfloat16 bits, where to
-
 
 @dataclass(frozen=True, slots=True)
 class Linear:
@@ -39,6 +36,10 @@ class Linear:
     product: Product
     outputs: int
     inputs: int
+
+
+PackedBytes = Callable[[Linear], int]
+PackLinear = Callable[[Linear, Array, bool, Bytes], None]  # [N, K] source, whether it is bfloat16 bits, where to
 
 
 def linears(config: ModelConfig) -> Iterator[Linear]:
@@ -71,7 +72,7 @@ def part_sizes(config: ModelConfig, packed_bytes: PackedBytes) -> dict[str, int]
     """Bytes of every part, by name."""
     sizes = {}
     for linear in linears(config):
-        sizes[linear.name] = packed_bytes(linear.outputs, linear.inputs)
+        sizes[linear.name] = packed_bytes(linear)
         if linear.product.biases:
             sizes[linear.name + BIAS] = FLOAT32_BYTES * linear.outputs
     sizes |= {part: FLOAT32_BYTES * config.hidden_size for part, _ in norms(config)}
@@ -85,7 +86,8 @@ def fill_parts(
     """Write every part of the model, yielding how many layers are done.
 
     Args:
-        dtype: the rounding class: norms and biases are rounded to it and kept in float32.
+        dtype: the rounding class: norms and biases are rounded to it (to bfloat16 in the classes of integers) and kept
+            in float32.
         pack: rounds and lays out a weight.
     """
     for part, tensor in norms(config):
@@ -95,7 +97,7 @@ def fill_parts(
         parts[part].view(np.float32)[:] = table.reshape(-1)
     for linear in linears(config):
         source, is_bfloat16 = _joined(checkpoint, linear.product.weights)
-        pack(source, is_bfloat16, parts[linear.name])
+        pack(linear, source, is_bfloat16, parts[linear.name])
         if biases := linear.product.biases:
             joined = np.concatenate([_vector(checkpoint, name, dtype) for name in biases])
             parts[linear.name + BIAS].view(np.float32)[:] = joined
@@ -112,7 +114,7 @@ def to_float32(array: Array, *, is_bfloat16: bool) -> npt.NDArray[np.float32]:
 
 
 def rounded(array: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[np.float32]:
-    """To the nearest value of the class, ties to even; NaN stays NaN."""
+    """To the nearest float32 or bfloat16, as the class has it, ties to even; NaN stays NaN."""
     if dtype == "float32":
         return array
     bits = array.view(np.uint32)

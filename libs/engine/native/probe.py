@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from libs.contracts.kv_layout import kv_dtype_of
 from libs.contracts.messages import SamplingParams
 from libs.engine.checkpoint import Checkpoint
 from libs.engine.model_config import ModelConfig
@@ -50,7 +51,7 @@ FILTERS: Final = (
 def probe_digest(kernels: Kernels, dtype: str) -> str:
     """Hash over the bits of logits, tokens, log-probabilities and KV of two fixed steps."""
     blocks = -(-(PROMPT_TOKENS + 1) // BLOCK_TOKENS)
-    pool = NativePool.private(CONFIG.kv_layout(BLOCK_TOKENS, dtype), blocks * (len(FILTERS) + 1))
+    pool = NativePool.private(CONFIG.kv_layout(BLOCK_TOKENS, kv_dtype_of(dtype)), blocks * (len(FILTERS) + 1))
     engine = NativeEngine(kernels, pack_private(kernels, CONFIG, checkpoint(), dtype), pool)
     ids = [(7 * i + 3) % CONFIG.vocab_size for i in range(PROMPT_TOKENS)]
     tables = [range(blocks * i, blocks * (i + 1)) for i in range(len(FILTERS) + 1)]

@@ -12,8 +12,8 @@ class WorkerConfig(ServiceConfig):
     model: str  # the name under which the cell serves it
     cell: str = "c0"
     model_dir: Path  # a directory in Hugging Face form, or a .gguf file
-    dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    kv_dtype: Literal["", "float32", "bfloat16"] = ""  # empty: that of `dtype`
+    dtype: Literal["float32", "bfloat16", "int8", "int8w"] = "bfloat16"
+    kv_dtype: Literal["", "float32", "bfloat16"] = ""  # empty: what goes with `dtype`
     block_tokens: int = 16
     max_model_len: int = Field(default=0, ge=0)  # tokens of the longest sequence; 0: what the model allows
     max_batch_tokens: int = Field(default=1024, ge=1)  # tokens of one step; chunks are cut to it

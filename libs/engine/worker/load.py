@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from libs.contracts.errors import ConfigError
+from libs.contracts.kv_layout import kv_dtype_of
 from libs.engine.checkpoint import model_digest
 from libs.engine.engine_spec import EngineSpec, Shared
 from libs.engine.kernel_choice import settle_kernels
@@ -24,8 +25,8 @@ def load(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loaded:
     max_model_len = config.max_model_len or model.max_position_tokens
     if max_model_len > model.max_position_tokens:
         raise ConfigError(f"max_model_len {max_model_len} is beyond the model's {model.max_position_tokens}")
-    if config.kv_dtype and config.kv_dtype != config.dtype:
-        raise ConfigError(f"kv_dtype {config.kv_dtype} is not dtype {config.dtype}, and the engine takes no other")
+    if config.kv_dtype and config.kv_dtype != kv_dtype_of(config.dtype):
+        raise ConfigError(f"with dtype {config.dtype} kv_dtype is {kv_dtype_of(config.dtype)}, not {config.kv_dtype}")
     source = pool_source(config.pool)
     spec = EngineSpec(
         kernels=settle_kernels(config.kernels),

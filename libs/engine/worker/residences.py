@@ -58,12 +58,12 @@ class Residences:
 
     def _committed(self, report: StepReport) -> tuple[int, ...]:
         """Tokens that each row of the report wrote. What was found at the step's begin, this worker did not write."""
+        if report.result.batch_tokens == len(report.residents):
+            return (1,) * len(report.residents)
         for found in report.result.found:
             for resident in report.residents:
                 if resident.sequence == found.sequence and (stay := self._open.get(_key(resident))) is not None:
                     stay.cursor = found.cursor
-        if report.result.batch_tokens == len(report.residents):
-            return (1,) * len(report.residents)
         stays = (self._open.get(_key(resident)) for resident in report.residents)
         return tuple(
             0 if stay is None else row.cursor - stay.cursor for stay, row in zip(stays, report.result.rows, strict=True)

@@ -9,7 +9,7 @@ LONGEST_NS = 250_000_000  # a run is written after so long: a process that is ki
 
 
 class StepRecords:
-    """Mutable; owned by Residences. A step without rows is none."""
+    """Mutable; owned by Residences. A step that only reports is one without rows."""
 
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
@@ -37,7 +37,7 @@ class StepRecords:
         if run is not None and report.residents == self._residents and _goes_on(run, result):
             run.times_ns.append(result.started_ns)
             run.times_ns.append(result.ended_ns)
-        elif result.rows:
+        else:
             self.close()
             request_ids = tuple(resident.request_id for resident in report.residents)
             sampled = tuple(len(row.ids) for row in result.rows)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from libs.contracts.kv_layout import FILL_COUNTS_OFFSET, PAGE_BYTES, KvLayout, blocks_for
+from libs.contracts.kv_layout import FILL_COUNTS_OFFSET, PAGE_BYTES, KvLayout, blocks_for, kv_dtype_of
 
 LAYOUT = KvLayout(layers=30, kv_heads=3, head_dim=64, block_tokens=16, dtype="bfloat16")
 
@@ -45,3 +45,10 @@ def test_a_file_that_is_no_whole_pool_is_refused(header: bytes, size: int) -> No
 def test_blocks_round_up() -> None:
     """One token more than a block takes a second block."""
     assert [blocks_for(n, 16) for n in (0, 1, 16, 17)] == [0, 1, 1, 2]
+
+
+def test_weights_of_eight_bits_leave_kv_in_bfloat16() -> None:
+    """The dtype of weights says which of KV; an unknown one says nothing."""
+    assert [kv_dtype_of(dtype) for dtype in ("float32", "bfloat16", "int8", "int8w")] == ["float32"] + 3 * ["bfloat16"]
+    with pytest.raises(ValueError, match="not 'int4'"):
+        kv_dtype_of("int4")

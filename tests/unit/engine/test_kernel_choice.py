@@ -3,7 +3,7 @@
 import pytest
 
 from libs.contracts.errors import ConfigError
-from libs.engine.kernel_choice import choose, level_of, tile_tag
+from libs.engine.kernel_choice import check_dtype, choose, level_of, tile_tag
 
 LEVELS = ("best", "good", "plain")
 
@@ -49,3 +49,12 @@ def test_native_kernels_bring_a_tile_of_their_own() -> None:
     assert level_of("native:avx2") == "avx2" and level_of("torch") == ""
     assert [tile_tag("native:avx2", dtype) for dtype in ("bfloat16", "float32")] == ["cpu-vnni16", "cpu-dt"]
     assert tile_tag("torch", "bfloat16") == "plain"
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int8w"])
+def test_torch_has_no_products_by_integers(dtype: str) -> None:
+    """It says so instead of serving something else."""
+    check_dtype("native:avx2", dtype)
+    check_dtype("torch", "bfloat16")
+    with pytest.raises(ConfigError, match=f"dtype {dtype} takes native kernels"):
+        check_dtype("torch", dtype)

@@ -16,6 +16,7 @@ from tests.unit.engine.tiny_model import write_model
 PROMPT = [(7 * i + 3) % 127 for i in range(300)]  # longer than one attention piece
 LENGTHS = (1, 5, 16, 33, 255, 257, 300)
 BLOCKS = 150
+DTYPES = ("float32", "bfloat16", "int8", "int8w")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def same(one: dict[int, npt.NDArray[np.float32]], other: dict[int, npt.NDArray[n
     return {length: one[length].tobytes() == other[length].tobytes() for length in LENGTHS}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_chunks_threads_and_blocks_change_no_bit(level: str, model_dir: Path, dtype: str) -> None:
     """Tokens one by one, in one piece, on three threads, in blocks of 64: the same logits."""
     plain = last_logits(engine(level, model_dir, dtype), 50)
@@ -61,7 +62,7 @@ def test_chunks_threads_and_blocks_change_no_bit(level: str, model_dir: Path, dt
         assert all(same(plain, other).values()), same(plain, other)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_company_changes_no_bit(level: str, model_dir: Path, dtype: str) -> None:
     """Whole prompts and last tokens of all lengths in one step give what each gives alone."""
     crowded = engine(level, model_dir, dtype, threads=2)

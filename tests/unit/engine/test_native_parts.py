@@ -11,7 +11,7 @@ import torch
 
 from libs.engine.model_config import load_model_config
 from libs.engine.native.packed_file import Bytes
-from libs.engine.native.parts import fill_parts, linears, part_sizes, rounded, to_float32
+from libs.engine.native.parts import Linear, fill_parts, linears, part_sizes, rounded, to_float32
 from libs.engine.rows import StepRow
 from libs.engine.safetensors_file import Array
 from libs.engine.tensors import open_model
@@ -29,14 +29,14 @@ class Packer:
     def __init__(self) -> None:
         self.seen: list[tuple[str, bool]] = []
 
-    def __call__(self, source: Array, is_bfloat16: bool, packed: Bytes) -> None:
+    def __call__(self, linear: Linear, source: Array, is_bfloat16: bool, packed: Bytes) -> None:
         self.seen.append((str(source.dtype), is_bfloat16))
         packed.view(np.float32)[:] = to_float32(source, is_bfloat16=is_bfloat16).reshape(-1)
 
 
 def packed(model_dir: Path, dtype: str) -> tuple[Mapping[str, Bytes], Packer, list[int]]:
     config = load_model_config(model_dir)
-    sizes = part_sizes(config, lambda outputs, inputs: 4 * outputs * inputs)
+    sizes = part_sizes(config, lambda linear: 4 * linear.outputs * linear.inputs)
     parts = {name: np.zeros(size, np.uint8) for name, size in sizes.items()}
     packer = Packer()
     return parts, packer, list(fill_parts(parts, config, open_model(model_dir, config), dtype, packer))

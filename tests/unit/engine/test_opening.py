@@ -44,6 +44,18 @@ def test_what_no_pool_can_hold_is_a_config_error(tmp_path: Path, dtype: str, blo
         open_engine(spec, load_model_config(model_dir), Private(1), lambda done, total: None)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int8w"])
+def test_integers_are_classes_of_their_own(tmp_path: Path, dtype: str) -> None:
+    """Over bfloat16 KV, and on native kernels only."""
+    kernels, model_dir = settled("native"), write_model(tmp_path / "model")
+    names = [opened(kernels, model_dir, one, blocks=1).numerics_class.split("/") for one in (dtype, "bfloat16")]
+
+    assert names[0][1:3] == [dtype, "bfloat16"]
+    assert names[0][4] != names[1][4]
+    with pytest.raises(ConfigError, match="takes native kernels"):
+        opened("torch", model_dir, dtype, blocks=1)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_class_tells_the_family(tmp_path: Path, family: str) -> None:
     """Work never crosses between families, types or kernels; seven fields, the same each time."""

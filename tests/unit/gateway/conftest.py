@@ -12,6 +12,7 @@ from libs.contracts import codec
 from libs.contracts.messages import Request
 from libs.runtime.cells import CellDirectory
 from libs.runtime.metrics import expose
+from libs.runtime.ring import Ring
 from services.gateway.app import create_app
 from services.gateway.auth import Guard
 from services.gateway.crowd import Crowd
@@ -30,6 +31,7 @@ from tests.unit.gateway.backend import GATEWAY, MODEL, Backend, ByteTokenizer, c
 MAX_MODEL_LEN = 64
 MAX_BODY_BYTES = 4096
 REQUEST_TIMEOUT_S = 30.0
+SAMPLE_KEY = "look at this one"
 LIMITS = Limits(MODEL, MAX_MODEL_LEN, ByteTokenizer.vocab_size)
 
 
@@ -84,6 +86,8 @@ async def running_gateway(
         limits=LIMITS,
         max_body_bytes=MAX_BODY_BYTES,
         request_timeout_s=request_timeout_s,
+        ring=Ring(lambda: None),
+        sample_key=SAMPLE_KEY.encode(),
     )
     backend = Backend(bus.as_bus())
     await backend.start()

@@ -80,10 +80,12 @@ def test_the_writer_is_woken_by_the_first_record_alone() -> None:
     woken: list[int] = []
     ring = Ring(lambda: woken.append(1))
 
+    woken_after = []
     for number in range(3):
         ring.put(record(number))
+        woken_after.append(len(woken))
 
-    assert len(woken) == 1
+    assert woken_after == [1, 1, 1]
     assert len(ring.take()) == 3
 
 

@@ -1,0 +1,135 @@
+"""What tracing costs: CPU time of all that is written down about a request, in every service, counted in this process.
+
+`python -m bench.trace_cost` counts it alone; with `--run-dir DIR` of a stack that is up also what the services of that
+stack spend on such a request, and the share. Requests are 128 tokens in, 128 out, eight at once.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import psutil
+
+from bench.step_host import resident
+from deploy.local.run_dir import RunDir, State
+from libs.contracts.messages import Resident, RowResult, StepResult
+from libs.contracts.trace_records import Decided, Order, Served, Tokenized
+from libs.engine.worker.residences import Residences
+from libs.engine.worker.residents import StepReport
+from libs.runtime.ring import COMPANY_S, OFF, Ring, open_ring
+from services.scheduler.decision_records import DecisionRecords
+from services.scheduler.state import Policy
+from services.scheduler.state import State as CellState
+
+AT_ONCE, PROMPT_TOKENS, NEW_TOKENS = 8, 128, 128
+REASONS = ("behind_older", "no_blocks", "admitted", "handed_over", "decoding", "stopped", "delivered")
+STEP_NS = 15_000_000
+
+
+def batch_cost_s(ring: Ring, number: int) -> float:
+    """CPU seconds of this process per request: what the services do to write down one batch of them."""
+    guests = tuple(
+        replace(resident(row, PROMPT_TOKENS, NEW_TOKENS), request_id=f"cmpl-{number:08}{row:024}")
+        for row in range(AT_ONCE)
+    )
+    reports = [_report(guests, number, token) for token in range(NEW_TOKENS)]
+    stays, decisions = Residences("decode_worker.decode", ring), None
+    if ring.is_on:
+        decisions = DecisionRecords(ring, CellState(Policy("c0", "m"), 1), lambda now_s: int(now_s * 1e9))
+    started_s = time.process_time()
+    stays.begin(guests, at_ns=1)
+    for report in reports:
+        stays.note(report)
+        if decisions is not None:
+            decisions.on_turn(report.result.ended_ns / 1e9, (report.result,), (), ())
+    stays.end(guests, reports[-1].result.ended_ns)
+    if ring.is_on:
+        for guest in guests:
+            _write_rest(ring, guest.request_id, reports[-1].result.ended_ns)
+        time.sleep(2 * COMPANY_S)  # until its thread has written them
+    return (time.process_time() - started_s) / AT_ONCE
+
+
+def _report(guests: tuple[Resident, ...], number: int, token: int) -> StepReport:
+    rows = tuple(RowResult(g.sequence, 1, PROMPT_TOKENS + token, token, (7,), (), "", False) for g in guests)
+    step = number * NEW_TOKENS + token + 1
+    result = StepResult("life", 1, 1, step, rows, (), (), 0, AT_ONCE, step * STEP_NS + 90_000, (step + 1) * STEP_NS)
+    return StepReport(result, guests)
+
+
+def _write_rest(ring: Ring, request_id: str, at_ns: int) -> None:
+    """What gateway, tokenizer and scheduler write beside steps."""
+    served = Served(request_id, "ab" * 16, "m", "chat", True, at_ns, outcome="length")
+    for name in served.__struct_fields__:
+        if name.endswith("_ns"):
+            setattr(served, name, at_ns)
+    ring.put(served)
+    ring.put(Tokenized(request_id, at_ns, at_ns, at_ns, at_ns, at_ns, at_ns, at_ns, at_ns, 128, 0, "c0"))
+    for reason in REASONS:
+        ring.put(Decided(request_id, at_ns, reason, 3, 8, 9, 90, 100))
+    for _ in range(12):  # an admission, two chunks, grants, a removal
+        ring.put(Order(at_ns, "decode_worker-0", 7, ((request_id, 0, 128),), (), (), (), 90, 91, 100, 0, 8))
+
+
+def of_stack(state: State, requests: int) -> float:
+    """CPU seconds per request of all services, the engine included."""
+    services = [psutil.Process(child.pid) for child in state.children]
+    before_s = sum(_cpu_s(process) for process in services)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(lambda number: _complete(state, number), range(requests)))
+    return (sum(_cpu_s(process) for process in services) - before_s) / requests
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _complete(state: State, number: int) -> None:
+    ids = [1000 + (number * 7919 + n * 31) % 20_000 for n in range(PROMPT_TOKENS)]
+    body = {"model": state.model, "prompt": ids, "max_tokens": NEW_TOKENS, "temperature": 0, "ignore_eos": True}
+    request = Request(
+        f"{state.base_url}/completions",
+        json.dumps({**body, "stream": True}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urlopen(request) as answer:
+        answer.read()
+
+
+async def cost_s(rounds: int) -> float:
+    """CPU seconds per request: with a ring that writes to a disk, its thread included, less those without; medians."""
+    with_s, without_s = [], []
+    with tempfile.TemporaryDirectory() as directory:
+        async with open_ring(directory, "bench", "bench-0") as ring:
+            for number in range(rounds):
+                with_s.append(batch_cost_s(ring, number))
+                without_s.append(batch_cost_s(OFF, number))
+    return statistics.median(with_s) - statistics.median(without_s)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--run-dir", type=Path)
+    arguments.add_argument("--rounds", type=int, default=20)
+    arguments.add_argument("--requests", type=int, default=16)
+    options = arguments.parse_args()
+    tracing_s = asyncio.run(cost_s(options.rounds))
+    print(f"tracing: {tracing_s * 1e6:,.0f} µs of CPU a request, all services together")
+    if options.run_dir is not None:
+        state = RunDir(options.run_dir.absolute()).live_state()
+        if state is None:
+            raise SystemExit(f"nothing runs in {options.run_dir}")
+        whole_s = of_stack(state, options.requests)
+        print(f"the stack: {whole_s * 1e3:,.1f} ms of CPU a request; tracing is {tracing_s / whole_s:.2%} of it")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""What `headrace up` settles from its options, the model and the machine before anything is started."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from deploy.local.options import UpOptions, check_options
+from deploy.local.run_dir import RunDir
+from deploy.local.stack import settle
+from libs.contracts.errors import ConfigError
+from tests.engines import settled
+from tests.unit.engine.tiny_model import write_model
+
+
+def options(tmp_path: Path, dtype: str, kernels: str) -> UpOptions:
+    model_dir = write_model(tmp_path / "model")
+    return UpOptions(run_dir=tmp_path, model_dir=model_dir, dtype=dtype, kernels=kernels, kv_blocks=3, port=0)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int8w"])
+def test_a_pool_for_weights_of_eight_bits_is_bfloat16(tmp_path: Path, dtype: str) -> None:
+    """In the tiles of the native kernels, which alone take such weights."""
+    asked = options(tmp_path, dtype, settled("native"))
+    check_options(asked)
+
+    stack = settle(asked, RunDir(tmp_path))
+    os.close(stack.pool_fd)
+
+    assert (stack.layout.dtype, stack.layout.tile_tag) == ("bfloat16", "cpu-vnni16")
+
+
+def test_torch_is_refused_with_weights_of_eight_bits(tmp_path: Path) -> None:
+    """At the command, not when a worker loads."""
+    with pytest.raises(ConfigError, match="dtype int8 takes native kernels"):
+        settle(options(tmp_path, "int8", "torch"), RunDir(tmp_path))
