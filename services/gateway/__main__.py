@@ -36,8 +36,7 @@ async def main() -> None:
     setup_logs(config.log_level, config.log_format, service=NAME, instance=config.instance)
     failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
-    tokenizer = Tokenizer.from_dir(config.model_dir)
-    metrics = Metrics(config.model)
+    tokenizer, metrics = Tokenizer.from_dir(config.model_dir), Metrics(config.model)
     async with (
         telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio),
         open_ring(config.trace_dir, NAME, config.instance) as ring,
