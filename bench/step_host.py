@@ -88,7 +88,9 @@ def boundary(residents: list[Resident], post: Any) -> Boundary:
         step_number=0,
         residents=(),
     )
-    held = Residents(identity, eos_ids=(), block_tokens=BLOCK_TOKENS, fill_counts=pool.fill_counts_N)
+    held = Residents(
+        identity, eos_ids=(), vocab_size=1 << 20, block_tokens=BLOCK_TOKENS, fill_counts=pool.fill_counts_N
+    )
     order = StandingOrder()
     order.reset(1, tuple(residents))
     whole = Boundary(held, engine, pool, post, time.monotonic_ns)

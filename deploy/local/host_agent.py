@@ -72,7 +72,10 @@ class HostAgent:
         report.add_done_callback(self._reports.discard)
 
     async def _report(self, incarnation: str, cell: str) -> None:
-        loop, payload = asyncio.get_running_loop(), codec.encode_in("ControlMessage", Exited(incarnation))
+        loop, payload = (
+            asyncio.get_running_loop(),
+            codec.encode_in("ControlMessage", Exited(incarnation, self._terms.get(cell, 0))),
+        )
         give_up_s = loop.time() + REPORT_S
         while loop.time() < give_up_s:
             try:

@@ -84,6 +84,12 @@ def term_consumer(model: str, cell: str, term: int) -> str:
     return f"{subject_token(model)}-{subject_token(cell)}-term-{term}"
 
 
+def consumer_term(consumer: str) -> int:
+    """The term in a consumer's name; 0 for one of no reign."""
+    found = re.search(r"-term-(\d+)$", consumer)
+    return int(found[1]) if found else 0
+
+
 def control_subject(cell: str) -> str:
     return f"control.{subject_token(cell)}"
 

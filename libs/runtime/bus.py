@@ -216,8 +216,9 @@ class Bus:
         """Messages of a work queue, one at a time: the next is asked for when the caller comes back for it.
 
         Waits for a stream that does not exist yet, and goes on by itself after the broker's restart. Other consumers
-        of `filter_subject` are deleted at the start: the newest claimant owns it. Raises Fenced when another has
-        taken it over since. Leave it through contextlib.aclosing, so that the broker hears of it.
+        of `filter_subject` are deleted at the start, but for one of a higher term: the newest claimant owns it. Raises
+        Fenced when another has it, or has taken it over since. Leave it through contextlib.aclosing, so that the broker
+        hears of it.
         """
         order = work_queue.Order(stream, consumer, filter_subject, ack_wait_s, max_ack_pending, durable)
         return work_queue.pull(self._client, self._js, order, self._callbacks.on_reconnect)

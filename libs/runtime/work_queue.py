@@ -251,9 +251,13 @@ class _StandingPull:
             await asyncio.sleep(RETRY_S)
 
     async def _delete_others(self) -> None:
+        """Take the subject over from all but a higher term's consumer. Raises Fenced when there is one."""
         order = self._order
         with suppress(nats.errors.Error):  # the creation that follows shows whether it worked
             for found in await self._js.consumers_info(order.stream):
-                if found.config.filter_subject == order.filter_subject and found.name != order.consumer:
-                    log.info("consumer_taken_over", consumer=found.name)
-                    await self._js.delete_consumer(order.stream, found.name)
+                if found.config.filter_subject != order.filter_subject or found.name == order.consumer:
+                    continue
+                if flow.consumer_term(found.name) > flow.consumer_term(order.consumer):
+                    raise Fenced(f"{found.name} has {order.filter_subject}")
+                log.info("consumer_taken_over", consumer=found.name)
+                await self._js.delete_consumer(order.stream, found.name)

@@ -7,46 +7,56 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Cancel(_message.Message):
-    __slots__ = ("request_id", "deadline_unix_ms")
+    __slots__ = ("request_id", "deadline_unix_ms", "term")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     deadline_unix_ms: int
-    def __init__(self, request_id: _Optional[str] = ..., deadline_unix_ms: _Optional[int] = ...) -> None: ...
+    term: int
+    def __init__(self, request_id: _Optional[str] = ..., deadline_unix_ms: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
 
 class StopAt(_message.Message):
-    __slots__ = ("request_id", "choice", "position")
+    __slots__ = ("request_id", "choice", "position", "term")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CHOICE_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     choice: int
     position: int
-    def __init__(self, request_id: _Optional[str] = ..., choice: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
+    term: int
+    def __init__(self, request_id: _Optional[str] = ..., choice: _Optional[int] = ..., position: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
 
 class Resend(_message.Message):
-    __slots__ = ("request_id", "choice", "position")
+    __slots__ = ("request_id", "choice", "position", "term")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CHOICE_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     choice: int
     position: int
-    def __init__(self, request_id: _Optional[str] = ..., choice: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
+    term: int
+    def __init__(self, request_id: _Optional[str] = ..., choice: _Optional[int] = ..., position: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
 
 class Delivered(_message.Message):
-    __slots__ = ("request_id", "totals")
+    __slots__ = ("request_id", "totals", "term")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TOTALS_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     totals: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, request_id: _Optional[str] = ..., totals: _Optional[_Iterable[int]] = ...) -> None: ...
+    term: int
+    def __init__(self, request_id: _Optional[str] = ..., totals: _Optional[_Iterable[int]] = ..., term: _Optional[int] = ...) -> None: ...
 
 class Exited(_message.Message):
-    __slots__ = ("incarnation",)
+    __slots__ = ("incarnation", "term")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
-    def __init__(self, incarnation: _Optional[str] = ...) -> None: ...
+    term: int
+    def __init__(self, incarnation: _Optional[str] = ..., term: _Optional[int] = ...) -> None: ...
 
 class StatusQuery(_message.Message):
     __slots__ = ()

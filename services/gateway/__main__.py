@@ -23,6 +23,7 @@ from services.gateway.intake import listening
 from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
 from services.gateway.server import serving
+from services.gateway.terms import Terms
 from services.gateway.validate import Limits
 
 NAME = "gateway"
@@ -35,8 +36,7 @@ async def main() -> None:
     setup_logs(config.log_level, config.log_format, service=NAME, instance=config.instance)
     failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
-    tokenizer = Tokenizer.from_dir(config.model_dir)
-    metrics = Metrics(config.model)
+    tokenizer, metrics = Tokenizer.from_dir(config.model_dir), Metrics(config.model)
     async with (
         telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio),
         open_ring(config.trace_dir, NAME, config.instance) as ring,
@@ -45,9 +45,10 @@ async def main() -> None:
         ) as bus,
         stop_signal() as stop,
     ):
-        outbox = Outbox(bus, config.instance, patience_s=config.request_timeout_s)
+        directory = await bus.cells()
+        outbox = Outbox(bus, config.instance, Terms(directory, config.model), patience_s=config.request_timeout_s)
         hub = Hub(outbox, metrics, Crowd(max_waiting=config.max_waiting, max_wait_s=config.max_wait_s))
-        door = Door(bus, await bus.cells(), outbox, config.model)
+        door = Door(bus, directory, outbox, config.model)
         limits = Limits(config.model, config.max_model_len, tokenizer.vocab_size)
         service = Service(
             gateway=config.instance,

@@ -48,7 +48,6 @@ class Hub:
         self._crowd = crowd
         self._streams: dict[str, Stream] = {}
         self._gone: dict[str, float] = {}  # request id → when it may be forgotten, oldest first
-        self._terms: dict[str, int] = {}  # cell → the highest term seen
         self._repairing: set[asyncio.Task[None]] = set()
         self._occupied = asyncio.Event()
         metrics.watch(
@@ -147,12 +146,12 @@ class Hub:
             case EpochRaised():
                 return Logs((self._raise_epoch(message),))
             case LogQuery():
-                stale = self._is_stale(message.cell, message.term)
+                stale = self._outbox.terms.is_stale(message.cell, message.term)
                 return Logs(tuple(self._log(request_id, stale) for request_id in message.request_ids))
             case Accepted() | Rejected():
                 stream = self._streams.get(message.request_id)
             case Finished() | Failed():
-                stale = self._is_stale(message.cell, message.term)
+                stale = self._outbox.terms.is_stale(message.cell, message.term)
                 stream = None if stale else self._streams.get(message.request_id)
         if stream is not None:
             self._take(stream, message)
@@ -180,7 +179,7 @@ class Hub:
             self._tell(stream)
 
     def _raise_epoch(self, message: EpochRaised) -> RequestLog:
-        stale = self._is_stale(message.cell, message.term)
+        stale = self._outbox.terms.is_stale(message.cell, message.term)
         stream = self._streams.get(message.request_id)
         if stream is not None and not stale:
             stream.epoch = max(stream.epoch, message.epoch)
@@ -192,10 +191,6 @@ class Hub:
         """What is held of a request; a scheduler whose term is over is told that it is gone."""
         stream = None if stale else self._streams.get(request_id)
         return RequestLog(request_id, False, 0, ()) if stream is None else stream.to_log()
-
-    def _is_stale(self, cell: str, term: int) -> bool:
-        highest = self._terms[cell] = max(term, self._terms.get(cell, 0))
-        return term < highest
 
     def _broken(self, stream: Stream, error: HeadraceError) -> None:
         if isinstance(error, ExactnessViolation):

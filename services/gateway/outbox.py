@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 from libs.contracts import codec, flow
@@ -13,6 +14,7 @@ from libs.runtime.bus import Bus
 from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from services.gateway.errors_http import Refused
+from services.gateway.terms import Terms
 
 ANSWER_TIMEOUT_S = 1.0
 FIRST_PAUSE_S = 0.1
@@ -27,7 +29,10 @@ log = get_logger("gateway")
 class Outbox:
     """Mutable: it owns the background tasks that repeat control messages until they are answered."""
 
-    def __init__(self, bus: Bus, gateway: str, *, patience_s: float, unix_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, bus: Bus, gateway: str, terms: Terms, *, patience_s: float, unix_s: Callable[[], float] = time.time
+    ) -> None:
+        self.terms = terms
         self._bus = bus
         self._gateway = gateway
         self._patience_s = patience_s  # a request that old has passed its deadline everywhere
@@ -150,5 +155,5 @@ class Outbox:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def _control(self, cell: str, message: Cancel | StopAt | Delivered | Resend) -> bytes:
-        payload = codec.encode_in("ControlMessage", message)
+        payload = codec.encode_in("ControlMessage", replace(message, term=self.terms.of(cell)))
         return await self._bus.request(flow.control_subject(cell), payload, timeout_s=ANSWER_TIMEOUT_S)

@@ -5,7 +5,7 @@ for ever. Only those who wait for a prefix that another one computes are passed 
 """
 
 from libs.contracts.errors import ContextTooLong
-from services.scheduler import grants, lifecycle, opening, placement, poison, recovery, residence, roll_call
+from services.scheduler import grants, isolation, lifecycle, opening, placement, poison, recovery, residence, roll_call
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.placement import Place
 from services.scheduler.prefix import Hit
@@ -46,11 +46,18 @@ def _admit(state: State, choice: Choice, now_s: float) -> Reason:
         return Reason.PENDING_PREFIX
     where = placement.place(state, choice, len(hit.path))
     if where is None:
-        return Reason.SUSPECTED if poison.runs_alone(choice) else Reason.NO_WORKER
+        return _without_place(state, choice, now_s)
     if not _reserve_blocks(state, choice, hit, where):
         return Reason.NO_BLOCKS
     _start(state, choice, where)
     return Reason.ADMITTED
+
+
+def _without_place(state: State, choice: Choice, now_s: float) -> Reason:
+    if not poison.runs_alone(choice):
+        return Reason.NO_WORKER
+    isolation.vacate(state, now_s)
+    return Reason.SUSPECTED
 
 
 def _find_room(state: State, choice: Choice) -> bool:

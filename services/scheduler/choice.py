@@ -27,6 +27,8 @@ class Phase(StrEnum):
     DROPPED = "dropped"
 
 
+UNOWNED = 1 << 62  # tokens
+
 OPEN = frozenset({Phase.ASKING, Phase.WAITING, Phase.PREFILLING, Phase.DECODING})
 
 
@@ -65,10 +67,11 @@ class Choice:
     copies: tuple[BlockCopy, ...] = ()  # not yet reported done
     tails: tuple[Tail, ...] = ()  # of an attempt taken from its worker: what the next copies, to go on behind its table
     reach: int = 0  # with copies or tails: as far as they may show it to be committed
-    joined_tokens: int = 0  # known when it last joined a worker
+    joined_tokens: int = 0  # known when it last joined a worker: more of them were drawn over the blocks it had there
     named: dict[str, int] = field(default_factory=dict)  # incarnation → version that removed it there
 
     is_older: bool = False  # an older term had it: its gateway listens to that attempt
+    is_blind: bool = False  # generated again without its gateway's answer, which may have more of it
     answer_by_s: float | None = None  # asking: from then on it goes on without the gateway's answer
     computed: int = 0  # tokens whose KV a lost worker had written, as far as anybody's log tells; 0 once accounted for
     deaths: int = 0  # of workers that were computing it, since it last got past where one died
@@ -124,6 +127,10 @@ class Choice:
         """Known tokens that no chunk item covers yet; 0 when a single one is left, which advances without an item."""
         left = len(self.ids) - self.cursor - self.chunked
         return left if left > 1 else 0
+
+    def disown(self) -> None:
+        """What is known of it beyond its tails was not drawn by the attempt that wrote them."""
+        self.joined_tokens = UNOWNED
 
     def explain(self, reason: Reason, now_s: float) -> None:
         """Note why it is where it is; the time spent for the reason before is added up."""

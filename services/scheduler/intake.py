@@ -9,7 +9,7 @@ from itertools import count
 from libs.contracts import codec, flow
 from libs.contracts import conventions as names
 from libs.contracts.errors import MalformedMessage
-from libs.contracts.messages import Alive, CellStatus, Done, Resent, Sequence
+from libs.contracts.messages import Alive, CellStatus, ControlMessage, Done, Resent, Sequence, StatusQuery
 from libs.runtime.bus import Bus
 from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
@@ -25,19 +25,29 @@ ACK_WAIT_S = 6 * 3600.0  # longer than any request: what is not acknowledged bel
 log = get_logger("scheduler")
 
 
+class Superseded(MalformedMessage):
+    """Who asks knows of a higher term than ours: that one is to answer, not we."""
+
+
 class Intake:
     """Keeps, per request, its queue messages until they are acknowledged and its span until its first order."""
 
     def __init__(
-        self, bus: Bus, state: State, post: Callable[[Event], None], background: Background, begun_at: datetime
+        self,
+        bus: Bus,
+        state: State,
+        post: Callable[[Event], None],
+        background: Background,
+        begun_at: datetime,
+        doubt: Callable[[], None],
     ) -> None:
-        """`begun_at` is when this term began."""
+        """`begun_at` is when this term began; `doubt` looks whether it is over."""
         self._bus, self._state, self._post, self._background = bus, state, post, background
         self._works: dict[str, list[Work]] = {}
         self._spans: dict[str, Span] = {}
         self._asked: dict[int, asyncio.Future[Done | Resent | CellStatus]] = {}
         self._tickets = count(1)
-        self._begun_at = begun_at
+        self._begun_at, self._doubt = begun_at, doubt
 
     async def listen(self) -> None:
         """Answer control requests and hear gateways from now on."""
@@ -101,8 +111,12 @@ class Intake:
             log.debug("duplicate_sequence", request_id=sequence.request_id, deliveries=work.deliveries)
 
     async def _control(self, payload: bytes, traceparent: str) -> bytes:
-        message = codec.decode_in("ControlMessage", payload)
+        message: ControlMessage = codec.decode_in("ControlMessage", payload)
         failpoint("scheduler.control.in")
+        if not isinstance(message, StatusQuery) and message.term > self._state.term:
+            self._state.counts["superseded_control"] += 1
+            self._doubt()
+            raise Superseded(f"term {message.term} leads cell {self._state.policy.cell}, not {self._state.term}")
         ticket = next(self._tickets)
         answer = self._asked[ticket] = asyncio.get_running_loop().create_future()
         self._post(Asked(ticket, message))

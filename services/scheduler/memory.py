@@ -182,7 +182,8 @@ class Memory:
         """Have the tails copied into the blocks behind the `whole` ones, short of the last known token.
 
         What a fenced attempt writes nobody may read. It wrote what lies below the last token that it is known to have
-        drawn before it was fenced; without one, only what it reported counts.
+        drawn before it was fenced; without one, only what it reported counts. Tokens of a later attempt, or of another
+        one that its gateway listened to, tell nothing of it.
         """
         certain = choice.cursor + tails[0].tokens
         choice.reach = len(choice.ids) - 1 if len(choice.ids) > choice.joined_tokens else max(certain, choice.reach)
@@ -204,6 +205,7 @@ class Memory:
         if choice.copies:
             kept, sources = choice.table.index(choice.copies[0].target), [copy.source for copy in choice.copies]
             choice.copies = ()
+            choice.disown()
         else:
             choice.reach = choice.cursor
             kept = choice.cursor // self.block_tokens

@@ -33,6 +33,7 @@ def open_term(state: State, now_s: float) -> None:
         return
     state.is_open = True
     for request_id in list(state.inherited):
+        state.counts["unknown_resident"] += request_id not in state.requests
         _adopt(state, request_id, now_s)
     for worker in state.workers.values():
         if worker.is_reachable and not worker.has_order:
@@ -47,13 +48,13 @@ def due_s(state: State) -> float | None:
 def inherit(state: State, choice: Choice, now_s: float) -> bool:
     """Before it is computed anew: above all epochs, with what a worker said of an attempt that was not taken back.
 
-    False when that contradicts the gateway's log.
+    Of that only its gateway knows: without an answer what workers say of it is not believed. False when it contradicts
+    the gateway's log.
     """
-    listened_to = choice.epoch if choice.is_older else 0
     told = state.inherited.pop(choice.request_id, {}).values()
+    valid = [held for held in told if choice.is_older and held.epoch >= choice.epoch]
     choice.epoch = max([choice.epoch + choice.is_older, *(held.epoch + 1 for held in told)])
     choice.is_older = False
-    valid = (held for held in told if held.epoch >= listened_to)
     held = max(valid, key=lambda held: (held.epoch, len(held.ids)), default=None)
     return held is None or recovery.learn(state, choice, _generated(choice, held), now_s)
 
@@ -95,10 +96,22 @@ def _holders(state: State, choice: Choice) -> Iterator[tuple[WorkerBook, HeldSeq
         worker = state.workers.get(incarnation)
         if worker is None or not worker.is_reachable or held.epoch != choice.epoch:
             continue
-        table = held.block_table
-        enough = blocks_for(held.cursor, state.memory.block_tokens) <= len(table) == len(set(table))
-        if enough and max(table, default=0) < state.memory.pool.total_blocks and held.cursor < len(held.ids):
+        if held.cursor < len(held.ids) and _is_sound(state, held):
             yield worker, held
+        else:
+            state.counts["unsound_resident"] += 1
+
+
+def _is_sound(state: State, held: HeldSequence) -> bool:
+    """Whether its blocks are in the pool, enough, and not written by another that goes on, nor its own by two."""
+    table, block_tokens = held.block_table, state.memory.block_tokens
+    if not blocks_for(held.cursor, block_tokens) <= len(table) == len(set(table)):
+        return False
+    if max(table, default=0) >= state.memory.pool.total_blocks:
+        return False
+    written = {block for other in state.running.values() for block in other.table[other.cursor // block_tokens :]}
+    own = table[held.cursor // block_tokens :]
+    return written.isdisjoint(table) and not any(state.memory.pool.references[block] for block in own)
 
 
 def _generated(choice: Choice, held: HeldSequence) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The order in which waiting choices are looked at: first come, first served.
+"""The order in which waiting choices are looked at: suspects of a worker's death, then first come, first served.
 
 A choice that waits for another's prefix is parked: it neither holds up the others nor is looked at until it is woken,
 and then stands where it stood before.
@@ -7,15 +7,19 @@ and then stands where it stood before.
 import heapq
 
 from services.scheduler.choice import Choice
+from services.scheduler.poison import runs_alone
 from services.scheduler.prefix import Node
+
+FIRST = 1 << 62  # more than there are handles
 
 
 def rank(choice: Choice) -> int:
     """The lower, the sooner: in the queue, for chunks and for grants; the highest gives way when blocks run out.
 
-    A preempted choice keeps its rank, so it comes before everybody who arrived after it.
+    A preempted choice keeps its rank, so it comes before everybody who arrived after it. A suspect is first: it gives
+    its worker back after a step or two.
     """
-    return choice.handle
+    return choice.handle - FIRST if runs_alone(choice) else choice.handle
 
 
 class WaitQueue:
@@ -39,9 +43,10 @@ class WaitQueue:
     def head(self) -> Choice | None:
         """The next one to admit, or None."""
         while self._ready:
-            handle = self._ready[0][1]
-            if handle in self._waiting and handle not in self._parked:
-                return self._waiting[handle]
+            at, handle = self._ready[0]
+            choice = self._waiting.get(handle)
+            if choice is not None and handle not in self._parked and at == rank(choice):
+                return choice
             heapq.heappop(self._ready)
         return None
 

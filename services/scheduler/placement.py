@@ -26,7 +26,7 @@ def place(state: State, choice: Choice, cached_blocks: int) -> Place | None:
     A choice with almost all of its KV goes on where it decodes.
     """
     if runs_alone(choice):
-        idle = next((worker for worker in _ready(state, DECODE) if not worker.load), None)
+        idle = next((worker for worker in _ready(state, DECODE) if not (worker.load or worker.leaving)), None)
         return None if idle is None else Place(idle, idle)
     compute_tokens = len(choice.ids) - cached_blocks * state.memory.block_tokens
     if choice.keeps_blocks and choice.generated:

@@ -15,6 +15,7 @@ class Reason(StrEnum):
     NOT_LISTENED_TO = "not_listened_to"  # its gateway listens to another attempt: a new one goes on
     UNKNOWN_WORKERS = "unknown_workers"  # workers of an older term may still write to the pool
     SUSPECTED = "suspected"  # two workers died while they computed it: it waits for one of its own
+    SUSPECTS_FIRST = "suspects_first"  # it gave its worker to a suspect, for a step or two
     ADMITTED = "admitted"
     HANDED_OVER = "handed_over"
     DECODING = "decoding"
@@ -38,5 +39,6 @@ WAITS = frozenset(
         Reason.NOT_LISTENED_TO,
         Reason.UNKNOWN_WORKERS,
         Reason.SUSPECTED,
+        Reason.SUSPECTS_FIRST,
     }
 )

@@ -82,6 +82,7 @@ def resume_unanswered(state: State, now_s: float) -> None:
     """Whose gateway did not answer in time is generated again: the same tokens."""
     for choice in [c for c in state.asking.values() if c.answer_by_s is not None and c.answer_by_s <= now_s]:
         choice.epoch += 1
+        choice.is_blind = True
         resume(state, choice, now_s)
 
 
@@ -157,6 +158,8 @@ def _answered(state: State, choice: Choice, log: RequestLog, now_s: float) -> No
         choice.deaths, choice.died_at = log.deaths, log.died_at
     elif log.epoch > choice.epoch:
         choice.epoch = log.epoch + 1
+        choice.disown()
     generated = log.choices[0].ids if log.choices else ()
+    choice.is_blind = False
     if learn(state, choice, generated, now_s):
         resume(state, choice, now_s)

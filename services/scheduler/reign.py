@@ -92,7 +92,8 @@ class Reign:
         links.on_step = self.metrics.step
         self._watch = BrokerWatch(bus, state, loop.post)
         begun_at = datetime.fromtimestamp(loop.clock.now_s(), UTC)
-        self._intake = Intake(bus, state, self._watch.post, self._background, begun_at)
+        doubt = self._standby.look if self._standby is not None else lambda: None
+        self._intake = Intake(bus, state, self._watch.post, self._background, begun_at, doubt)
         self.outbox = Outbox(bus, loop.post, self._background, cell=config.cell, term=state.term)
         self._dead_letters = DeadLetters(bus, config, self._background)
         self._updates = IndexUpdates(index, config.cell, state.term)

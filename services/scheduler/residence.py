@@ -9,6 +9,8 @@ from services.scheduler.worker_book import WorkerBook
 def join(state: State, choice: Choice, worker: WorkerBook, until: int) -> None:
     """Put it into the worker's next version; it stops by itself after `until` generated tokens."""
     choice.worker, choice.until, choice.joined_tokens = worker.incarnation, until, len(choice.ids)
+    if choice.is_blind:
+        choice.disown()
     state.running[choice.handle] = choice
     worker.add(choice)
 

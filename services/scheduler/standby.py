@@ -48,6 +48,10 @@ class Standby:
                 return term
             await asyncio.sleep(PROBE_S if patience_s is None else PROBE_S / 2)
 
+    def look(self) -> None:
+        """Somebody knows of a higher term: read the directory again, if that was missed."""
+        self._directory.refresh_soon()
+
     async def follow(self, term: int) -> NoReturn:
         """Raise Fenced as soon as another leads in a higher term."""
         while True:

@@ -66,9 +66,9 @@ async def tell_gateway(bus: Bus, request: Request, message: Accepted | Rejected)
     raise Unconfirmed(f"gateway {request.gateway} does not answer")
 
 
-async def cancel(bus: Bus, request: Request, cell: str) -> None:
+async def cancel(bus: Bus, request: Request, cell: str, term: int) -> None:
     """Tell the cell's scheduler that nobody waits for the request. Raises Unconfirmed when it does not answer."""
-    payload = codec.encode_in("ControlMessage", Cancel(request.request_id, request.deadline_unix_ms))
+    payload = codec.encode_in("ControlMessage", Cancel(request.request_id, request.deadline_unix_ms, term))
     for _ in range(TIMEOUT_TRIES):
         try:
             answer = await bus.request(flow.control_subject(cell), payload, timeout_s=ANSWER_TIMEOUT_S)

@@ -129,7 +129,7 @@ class Tokenizing:
             return
         self.counts["cancelled"] += 1
         log.info("cancelled", request_id=request.request_id)
-        await intake.cancel(self._bus, request, prepared.cell)
+        await intake.cancel(self._bus, request, prepared.cell, prepared.term)
 
     async def _reject(self, request: Request, error: HeadraceError) -> None:
         self.counts["rejected"] += 1

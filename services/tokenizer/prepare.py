@@ -47,6 +47,7 @@ class Threads:
 class Prepared:
     sequence: Sequence
     cell: str
+    term: int  # of its scheduler when it was chosen
     known_tokens: int  # of the prompt's start, that the index knows in this cell
 
 
@@ -80,7 +81,7 @@ class Preparing:
             hashes = await self._hashes(request, prompt_bytes, ids, chosen)
         record.looked_up_ns = time.monotonic_ns()
         known_tokens = known_blocks.get(chosen.cell, 0) * chosen.block_tokens
-        return Prepared(to_sequence(encoder, request, ids, hashes), chosen.cell, known_tokens)
+        return Prepared(to_sequence(encoder, request, ids, hashes), chosen.cell, chosen.term, known_tokens)
 
     async def _serving(self) -> tuple[CellRecord, ...]:
         """The open cells. One whose scheduler has just begun its term is waited for."""

@@ -43,6 +43,7 @@ class FakeWorker:
         pool: FakePool,
         *,
         nan_ids: frozenset[int] = frozenset(),
+        vocab_size: int = 1 << 16,  # prompts of tests have ids that the fake engine does not draw
         max_batch_tokens: int = 1024,
     ) -> None:
         self.name, self.pool = name, pool
@@ -52,8 +53,7 @@ class FakeWorker:
         self.link_up = False
         self.garbles: Callable[[Resident], bool] = lambda resident: False
         self.on_frame: Callable[[Resident, RowResult], object] = lambda resident, row: None
-        self.fenced = ""
-        self.steps = 0
+        self.fenced, self.steps = "", 0
         self.versions: list[int] = []  # as begun
         self.delivered: dict[str, dict[int, int]] = {}  # request → position → token, as frames carry them
         self.ends: dict[str, str] = {}
@@ -77,7 +77,11 @@ class FakeWorker:
         )
         self.identity = identity
         self.residents = Residents(
-            identity, eos_ids=EOS_IDS, block_tokens=pool.block_tokens, fill_counts=pool.fill_counts_N
+            identity,
+            eos_ids=EOS_IDS,
+            vocab_size=vocab_size,
+            block_tokens=pool.block_tokens,
+            fill_counts=pool.fill_counts_N,
         )
         self._inbox: deque[Snapshot | Delta] = deque()
         self._unacked = Unacked()

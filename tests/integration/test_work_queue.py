@@ -113,6 +113,27 @@ async def test_a_new_consumer_takes_over_and_the_old_one_is_fenced(own_nats_serv
                 await asyncio.wait_for(stale, SOON_S)
 
 
+async def test_a_lower_term_never_takes_over_from_a_higher_one(own_nats_server: NatsServer) -> None:
+    """It was paused between its claim and its pull: it ends by Fenced, and the other goes on."""
+    subject = "sequences.m.c0"
+    async with own_nats_server.connect("scheduler") as old, own_nats_server.connect("scheduler") as new:
+        await old.declare_work_queue("sequences", ["sequences.*.*"], max_messages=9)
+        options = {"filter_subject": subject, "ack_wait_s": 3600.0, "max_ack_pending": 8}
+        async with (
+            aclosing(new.work("sequences", consumer=flow.term_consumer("m", "c0", 10), **options)) as leads,  # type: ignore[arg-type]
+            aclosing(old.work("sequences", consumer=flow.term_consumer("m", "c0", 9), **options)) as late,  # type: ignore[arg-type]
+            own_nats_server.connect("tokenizer") as tokenizer,
+        ):
+            pulling = asyncio.create_task(anext(leads))
+            async with asyncio.timeout(SOON_S):
+                while not await new._js.consumers_info("sequences"):
+                    await asyncio.sleep(0.02)
+            with pytest.raises(Fenced):
+                await asyncio.wait_for(anext(late), SOON_S)
+            await tokenizer.enqueue(subject, b"x", message_id="x")
+            assert (await asyncio.wait_for(pulling, SOON_S)).payload == b"x"
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 async def test_a_pull_goes_on_after_the_broker_restarts(own_nats_server: NatsServer, number: int) -> None:
     """A probe published after the restart on the same store comes through the pull that was open before."""

@@ -20,6 +20,7 @@ from services.gateway.intake import listening
 from services.gateway.metrics import Metrics as GatewayMetrics
 from services.gateway.outbox import Outbox as GatewayOutbox
 from services.gateway.stream import ClientGone, Stream
+from services.gateway.terms import Terms
 from services.scheduler.config import Config
 from services.scheduler.events import AckRequest
 from services.scheduler.loop import Clock as LoopClock
@@ -103,8 +104,13 @@ class Gateway(Process):
         super().__init__(f"gateway-{number}", clock)
         self._client = Client(broker, self)
         self.metrics = GatewayMetrics(MODEL)
-        outbox = GatewayOutbox(self._client.as_bus(), self.name, patience_s=TIMEOUT_S, unix_s=lambda: self.clock.now_s)
-        self.outbox = outbox
+        self.outbox = outbox = GatewayOutbox(
+            self._client.as_bus(),
+            self.name,
+            Terms(cast(Any, self._client.directory()), MODEL),
+            patience_s=TIMEOUT_S,
+            unix_s=lambda: self.clock.now_s,
+        )
         self.hub = Hub(outbox, self.metrics, Crowd(max_waiting=WAITING_MAX, max_wait_s=TIMEOUT_S))
         self.streams: dict[str, Stream] = {}
         self.start(self._serve())
@@ -151,7 +157,7 @@ class _Preparing:
     async def prepare(self, request: Request, prompt_bytes: int, stored_at: datetime, record: Tokenized) -> Prepared:
         try:
             async with asyncio.timeout(TERM_PATIENCE_S):
-                while not open_cells(self._cells.get(MODEL)):
+                while not (cells := open_cells(self._cells.get(MODEL))):
                     await self._cells.changed.wait()
         except TimeoutError as error:
             raise Unavailable("no cell serves the model at the moment") from error
@@ -167,7 +173,7 @@ class _Preparing:
             choices=request.choices,
             deadline_unix_ms=request.deadline_unix_ms,
         )
-        return Prepared(sequence, CELL, 0)
+        return Prepared(sequence, CELL, cells[0].term, 0)
 
 
 class Host(Process):

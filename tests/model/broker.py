@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from libs.contracts.flow import consumer_term
 from libs.contracts.messages import CellRecord
 from tests.model.network import Network
 from tests.model.process import IDLE, Clock, Process
@@ -55,14 +56,20 @@ class WorkQueue:
             self.messages[self._last] = Stored(self._last, subject, payload, traceparent, at)
             self.serve()
 
-    def claim(self, name: str, filter_subject: str, ack_wait_s: float) -> None:
-        """Become the subject's consumer; another one, and what it has not acknowledged, is set free."""
+    def claim(self, name: str, filter_subject: str, ack_wait_s: float) -> bool:
+        """Become the subject's consumer; another one, and what it has not acknowledged, is set free.
+
+        False when that is one of a higher term.
+        """
         held = self.consumers.get(filter_subject)
         if held is not None and held.name == name:
-            return
+            return True
+        if held is not None and consumer_term(held.name) > consumer_term(name):
+            return False
         self.consumers[filter_subject] = Consumer(name, filter_subject, ack_wait_s)
         for pull in held.pulls if held else ():
             self._reach(pull, None)
+        return True
 
     def is_owned_by(self, name: str, filter_subject: str) -> bool:
         return self.consumers[filter_subject].name == name

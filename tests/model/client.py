@@ -12,6 +12,7 @@ from libs.contracts.errors import Fenced
 from libs.contracts.messages import CellRecord
 from libs.runtime.bus import Bus, NoResponder, RequestTimeout
 from libs.runtime.work_queue import ENQUEUE_TIMEOUT_S, FENCE_DOUBT_S, Work
+from services.scheduler.intake import Superseded
 from tests.model.broker import Broker, Pull, Stored, WorkQueue
 from tests.model.process import Process
 
@@ -86,7 +87,8 @@ class Client:
         durable: bool = True,
     ) -> AsyncGenerator[Work]:
         queue = self._broker.queues[stream]
-        queue.claim(consumer, filter_subject, ack_wait_s)
+        if not queue.claim(consumer, filter_subject, ack_wait_s):
+            raise Fenced(f"a higher term has {filter_subject}")
         arrived: asyncio.Queue[Stored | None] = asyncio.Queue()
         while True:
             queue.pull(consumer, filter_subject, Pull(self._process, arrived.put_nowait))
@@ -99,6 +101,9 @@ class Client:
                 raise Fenced(f"another consumer took over {filter_subject}")
 
     async def cells(self) -> "Directory":
+        return self.directory()
+
+    def directory(self) -> "Directory":
         directory = Directory()
         if self._broker.record is not None:
             directory.take(self._broker.record)
@@ -136,7 +141,10 @@ class Client:
         answer: "asyncio.Future[bytes]",
     ) -> Callable[[], object]:
         async def respond() -> None:
-            payload = await cast(Awaitable[bytes], handler(*request))
+            try:
+                payload = await cast(Awaitable[bytes], handler(*request))
+            except Superseded:
+                return  # as of whatever cannot be answered, the bus makes a note of it
             if process.is_alive:
                 self._answer(process.name, answer, payload)
 

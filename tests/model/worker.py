@@ -59,7 +59,11 @@ class Worker(Process):
         self._loaded = fake_loaded(pool, self._engine, max_model_len=MAX_MODEL_LEN)
         identity = identity_of(config, Role(f"{role}_worker", cast(Any, role), self._span), self._loaded)
         self.residents = Residents(
-            identity, eos_ids=EOS_IDS, block_tokens=pool.block_tokens, fill_counts=pool.fill_counts_N
+            identity,
+            eos_ids=EOS_IDS,
+            vocab_size=self._loaded.vocab_size,
+            block_tokens=pool.block_tokens,
+            fill_counts=pool.fill_counts_N,
         )
         self._boundary = Boundary(self.residents, self, pool, self._post, lambda: self._begun_ns)
 
@@ -118,7 +122,7 @@ class Worker(Process):
     async def _serve(self, dial: Dial) -> None:
         loaded = self._loaded
         leader = CellLeader(cast(Any, await self._client.cells()), MODEL, CELL)
-        limits = OrderLimits(loaded.pool_blocks, loaded.layout.block_tokens, loaded.vocab_size, loaded.max_model_len)
+        limits = OrderLimits(loaded.pool_blocks, loaded.layout.block_tokens, loaded.max_model_len)
         link = SchedulerLink(
             leader,
             token="t",

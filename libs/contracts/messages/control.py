@@ -1,4 +1,7 @@
-"""What gateways and tokenizers tell a scheduler, and its answers."""
+"""What gateways and tokenizers tell a scheduler, and its answers.
+
+`term` is the highest that the sender knows of the cell, 0 for none: a scheduler of a lower one does not answer.
+"""
 
 from dataclasses import dataclass
 
@@ -9,6 +12,7 @@ class Cancel:
 
     request_id: str
     deadline_unix_ms: int
+    term: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,7 @@ class StopAt:
     request_id: str
     choice: int
     position: int
+    term: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,7 @@ class Resend:
     request_id: str
     choice: int
     position: int
+    term: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,7 @@ class Delivered:
 
     request_id: str
     totals: tuple[int, ...]
+    term: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,7 @@ class Exited:
     """host agent → scheduler: this worker's process no longer exists. Idempotent. Answered by Done."""
 
     incarnation: str
+    term: int = 0
 
 
 @dataclass(frozen=True, slots=True)

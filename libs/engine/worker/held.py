@@ -114,8 +114,18 @@ class Held:
         row = self.result(known - resident.prompt_tokens)
         return replace(row, ids=tuple(self.ids[known:]))
 
-    def go_on_as(self, resident: Resident) -> tuple[int, ...]:
-        """Follow a Snapshot that names this resident again; the result is the blocks it grants beyond ours."""
+    def goes_on_as(self, resident: Resident) -> bool:
+        """Whether `resident` is what is held here, in the same blocks, with or without more of them."""
+        known, table = self.resident, self.table
+        is_same = (known.request_id, known.choice, known.epoch) == (
+            resident.request_id,
+            resident.choice,
+            resident.epoch,
+        )
+        return is_same and resident.block_table[: len(table)] == tuple(table)
+
+    def follow(self, resident: Resident) -> tuple[int, ...]:
+        """Go on under a Snapshot that names this resident again; the result is the blocks it grants beyond ours."""
         fresh = resident.block_table[len(self.table) :]
         self.resident, self.until = resident, resident.until
         self.table.extend(fresh)

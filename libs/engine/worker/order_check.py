@@ -1,4 +1,7 @@
-"""Refuses orders that name what is not there: a block outside the pool would be a write into foreign memory."""
+"""Refuses orders that name what is not there: a block outside the pool would be a write into foreign memory.
+
+An id outside the vocabulary is no fault of the order: that sequence alone ends (residents.py).
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +17,6 @@ class OrderLimits:
 
     pool_blocks: int
     block_tokens: int
-    vocab_size: int
     max_model_len: int
 
     def check(self, order: Snapshot | Delta) -> None:
@@ -41,8 +43,6 @@ class OrderLimits:
             raise MalformedMessage(f"{where}: committed tokens without a block")
         if resident.reach >= len(resident.ids) or resident.reach > len(resident.block_table) * self.block_tokens:
             raise MalformedMessage(f"{where}: it cannot begin behind what it knows, or beyond its blocks")
-        if max(resident.ids) >= self.vocab_size:
-            raise MalformedMessage(f"{where}: an id outside the vocabulary")
 
     def _check_blocks(self, block_ids: Iterable[int]) -> None:
         if max(block_ids, default=0) >= self.pool_blocks:

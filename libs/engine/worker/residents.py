@@ -23,7 +23,7 @@ from libs.contracts.messages import (
 )
 from libs.contracts.order import StandingOrder
 from libs.engine.rows import Sampled, StepRow
-from libs.engine.worker.held import Held
+from libs.engine.worker.held import ERROR, Held
 from libs.engine.worker.ports import FillCounts
 
 OUT_OF_GRANT = "out_of_grant"
@@ -66,13 +66,15 @@ class StepReport:
 class Residents:
     """Not safe to share between threads; owned by whoever steps."""
 
-    def __init__(self, identity: Hello, *, eos_ids: Iterable[int], block_tokens: int, fill_counts: FillCounts) -> None:
+    def __init__(
+        self, identity: Hello, *, eos_ids: Iterable[int], vocab_size: int, block_tokens: int, fill_counts: FillCounts
+    ) -> None:
         """`identity` is the Hello of a worker without residents; `fill_counts` is the pool's own, read when needed."""
         self.dropped = 0  # orders of a lower term, a version that was here before, or none to build on
         self.term, self._order_term, self.version = identity.term, identity.term, identity.version
         self.step_number = identity.step_number
         self._identity = identity
-        self._eos_ids = frozenset(eos_ids)
+        self._eos_ids, self._vocab_size = frozenset(eos_ids), vocab_size
         self._block_tokens = block_tokens
         self._fill_counts = fill_counts
         self._order = StandingOrder()
@@ -214,7 +216,7 @@ class Residents:
         self._order_term = snapshot.term
         kept, added, resets = {}, [], list[int]()
         for resident in snapshot.residents:
-            held = next((h for h in self._held.values() if _goes_on(h, resident)), None)
+            held = next((h for h in self._held.values() if h.goes_on_as(resident)), None)
             if held is None:
                 added.append(resident)
             else:
@@ -223,7 +225,7 @@ class Residents:
         removed = [self._remove(sequence, now_ns, is_reported=is_same_term) for sequence in dropped]
         self._held = {}
         for held, resident in kept.values():
-            resets.extend(held.go_on_as(resident))
+            resets.extend(held.follow(resident))
             self._held[resident.sequence] = held
         if not is_same_term:
             self._unsure = list(self._held.values())
@@ -243,9 +245,14 @@ class Residents:
         return Taken(at_ns, began, tuple(resets), copies, tuple(added), tuple(removed), not self._held)
 
     def _add(self, resident: Resident) -> tuple[int, ...]:
-        """The fresh blocks of a new resident: those wholly at or above its cursor."""
+        """The fresh blocks of a new resident: those wholly at or above its cursor.
+
+        With an id that the model does not have it ends before it begins, which is told at once.
+        """
         held = self._held[resident.sequence] = Held(resident, self._eos_ids)
-        if resident.reach > resident.cursor:
+        if max(resident.ids) >= self._vocab_size:
+            held.end = ERROR
+        if held.end or resident.reach > resident.cursor:
             self._unsure.append(held)
         return resident.block_table[blocks_for(resident.cursor, self._block_tokens) :]
 
@@ -280,16 +287,6 @@ class Residents:
         if reason:
             self._waits.append(RowWait(sequence, epoch, reason, 0))
         held.wait, held.wait_ns = reason, now_ns
-
-
-def _goes_on(held: Held, resident: Resident) -> bool:
-    """Whether `resident` is what is held here, in the same blocks, with or without more of them."""
-    known = held.resident
-    return (known.request_id, known.choice, known.epoch) == (
-        resident.request_id,
-        resident.choice,
-        resident.epoch,
-    ) and resident.block_table[: len(held.table)] == tuple(held.table)
 
 
 def _tokens_by_sequence(delta: Delta) -> dict[int, int]:

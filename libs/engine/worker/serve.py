@@ -63,12 +63,13 @@ class Worker:
         residents = Residents(
             identity,
             eos_ids=loaded.eos_ids,
+            vocab_size=loaded.vocab_size,
             block_tokens=loaded.layout.block_tokens,
             fill_counts=loaded.pool.fill_counts_N,
         )
         post = _poster(asyncio.get_running_loop(), self._posts)
         self._steps = StepThread(residents, loaded.engine, loaded.pool, post)
-        limits = OrderLimits(loaded.pool_blocks, loaded.layout.block_tokens, loaded.vocab_size, loaded.max_model_len)
+        limits = OrderLimits(loaded.pool_blocks, loaded.layout.block_tokens, loaded.max_model_len)
         token = config.link_token.get_secret_value()
         self.link = SchedulerLink(leader, token=token, limits=limits, to_steps=self._steps.send)
         self._reporter = Reporter(self._posts, bus, self.link, Residences(role.span, ring), cell=config.cell)

@@ -65,7 +65,7 @@ class Backend:
 
     def __init__(self, bus: Bus, gateway: str = GATEWAY, *, term: int = TERM) -> None:
         self._bus = bus
-        self._term = term
+        self.term = term
         self._gateway = gateway
         self.control: asyncio.Queue[ControlMessage] = asyncio.Queue()
         self.log: dict[str, tuple[tuple[int, ...], str]] = {}
@@ -83,10 +83,10 @@ class Backend:
         await self.reply(Rejected(request.request_id, 1, error))
 
     async def fail(self, request: Request, error: WireError) -> None:
-        await self.reply(Failed(request.request_id, 1, error, self._term, CELL))
+        await self.reply(Failed(request.request_id, 1, error, self.term, CELL))
 
     async def finished(self, request: Request, total: int, reason: str) -> bool:
-        return await self.reply(Finished(request.request_id, 1, 0, total, reason, self._term, CELL))
+        return await self.reply(Finished(request.request_id, 1, 0, total, reason, self.term, CELL))
 
     async def tokens(
         self, request: Request, position: int, ids: Sequence[int], end: str = "", **fields: object

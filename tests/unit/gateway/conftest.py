@@ -22,6 +22,7 @@ from services.gateway.hub import Hub
 from services.gateway.intake import listening
 from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
+from services.gateway.terms import Terms
 from services.gateway.validate import Limits
 from tests.fakes.bus import FakeBus
 from tests.unit.gateway.asgi import App, Call
@@ -73,7 +74,8 @@ async def running_gateway(
     """As the fixture, for tests that need a key or other limits."""
     bus = FakeBus()
     bus.directory.records.append(cell_record())
-    metrics, outbox = Metrics(MODEL), Outbox(bus.as_bus(), GATEWAY, patience_s=request_timeout_s)
+    terms = Terms(cast(CellDirectory, bus.directory), MODEL)
+    metrics, outbox = Metrics(MODEL), Outbox(bus.as_bus(), GATEWAY, terms, patience_s=request_timeout_s)
     hub = Hub(outbox, metrics, Crowd(max_waiting=max_waiting, max_wait_s=4.0))
     service = Service(
         gateway=GATEWAY,

@@ -32,7 +32,7 @@ async def test_a_lost_frame_is_asked_for_again(gateway: Gateway) -> None:
     await gateway.backend.tokens(request, 2, b"c", "length")
 
     assert (await call.json())["choices"][0]["text"] == "abc"
-    assert gateway.backend.control.get_nowait() == Resend(request.request_id, 0, 1)
+    assert gateway.backend.control.get_nowait() == Resend(request.request_id, 0, 1, TERM)
     assert gateway.metric("headrace:token_repairs_total") == 1
 
 
@@ -109,6 +109,17 @@ async def test_a_new_term_learns_what_is_held_and_what_is_gone(gateway: Gateway)
             RequestLog("gone", False, 0, ()),
         )
     )
+
+
+async def test_what_is_told_names_the_highest_term_that_is_known(gateway: Gateway) -> None:
+    """So that a scheduler that was replaced, and does not know it yet, leaves the answer to its successor."""
+    call = gateway.complete(max_tokens=3)
+    request = await gateway.taken()
+    await gateway.backend.accept(request)
+    gateway.service.hub.on_reply(EpochRaised(request.request_id, 2, TERM + 4, CELL))
+    call.leave()
+    cancel = await gateway.backend.told(Cancel)
+    assert isinstance(cancel, Cancel) and cancel.term == TERM + 4
 
 
 async def test_a_scheduler_whose_term_is_over_is_not_obeyed(gateway: Gateway) -> None:

@@ -13,11 +13,15 @@ from libs.contracts.errors import Fenced
 from libs.contracts.messages import (
     Alive,
     Cancel,
+    Delivered,
     Done,
+    Exited,
     Failed,
     Finished,
+    Resend,
     Sequence,
     StatusQuery,
+    StopAt,
 )
 from services.scheduler.background import Background, run_beside
 from services.scheduler.event_log import EventLog
@@ -30,7 +34,7 @@ from services.scheduler.events import (
     Reply,
     Tell,
 )
-from services.scheduler.intake import Intake
+from services.scheduler.intake import Intake, Superseded
 from services.scheduler.loop import Clock, Loop
 from services.scheduler.state import Gateway, Policy, State
 from tests.fakes.bus import FakeBus
@@ -194,7 +198,8 @@ async def test_an_error_beside_the_main_work_ends_it() -> None:
 
 def intake_of(bus: FakeBus, state: State) -> tuple[Intake, list[Event], Background]:
     posted, background = list[Event](), Background()
-    return Intake(bus.as_bus(), state, posted.append, background, datetime.now(UTC)), posted, background
+    intake = Intake(bus.as_bus(), state, posted.append, background, datetime.now(UTC), lambda: None)
+    return intake, posted, background
 
 
 async def test_a_sequence_arrives_once_and_all_its_messages_are_acknowledged_together() -> None:
@@ -237,6 +242,34 @@ async def test_a_control_request_is_answered_with_its_own_reply() -> None:
         assert isinstance(event, Asked) and isinstance(event.message, Cancel)
         intake.reply(Reply(event.ticket, Done(known=event.message.request_id == "a")))
     assert [codec.decode(Done, answer).known for answer in await asyncio.gather(*asking)] == [True, False]
+
+
+async def test_who_knows_of_a_higher_term_is_not_answered() -> None:
+    """Another leads by then: it is to answer. This one looks whether its own term is over."""
+    bus, state, looks = FakeBus(), new_state(), list[int]()
+    posted, background = list[Event](), Background()
+    look = lambda: looks.append(state.term)  # noqa: E731
+    intake = Intake(bus.as_bus(), state, posted.append, background, datetime.now(UTC), look)
+    await intake.listen()
+    for message in (
+        Cancel("a", 0, 2),
+        StopAt("a", 0, 1, 2),
+        Resend("a", 0, 1, 2),
+        Delivered("a", (1,), 2),
+        Exited("i", 2),
+    ):
+        with pytest.raises(Superseded):
+            await bus.request(flow.control_subject("c0"), codec.encode_in("ControlMessage", message), timeout_s=1)
+    assert not posted and len(looks) == state.counts["superseded_control"] == 5
+    asking = [
+        asyncio.create_task(
+            bus.request(flow.control_subject("c0"), codec.encode_in("ControlMessage", message), timeout_s=1)
+        )
+        for message in (Cancel("a", 0, 1), Cancel("b", 0), StatusQuery())
+    ]
+    await rounds(lambda: len(posted) == 3)
+    for task in asking:
+        task.cancel()
 
 
 async def test_a_heartbeat_counts_only_while_its_gateway_has_requests() -> None:

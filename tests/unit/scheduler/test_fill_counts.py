@@ -62,6 +62,59 @@ def test_a_second_death_loses_nothing_either() -> None:
     assert cell.deliver("r") and cell.is_clean
 
 
+def test_tokens_of_the_second_tell_nothing_of_what_the_first_wrote() -> None:
+    """It draws some and dies unheard; its copy's source is what the first, thawed and fenced, goes on writing."""
+    cell, worker = unreported(12)
+    cell.close_link(worker)
+    second = cell.add_worker("decode-2", DECODE)
+    cell.pass_while_alive(1.0)
+    worker.garbles = cell.gateway.is_fenced
+    cell.run(lambda: bool(cell.choice("r").worker))
+    for _ in range(5):
+        second.boundary()
+        worker.boundary()
+    assert len(cell.gateway.held["r"].ids) == 36
+    cell.replace(second)
+    cell.run()
+    assert cell.log("r") == EXPECTED
+
+
+def test_a_log_of_another_attempt_tells_nothing_of_what_this_one_wrote() -> None:
+    """Its gateway listens to a later one: this one never drew what is known, and fenced it writes what it likes."""
+    cell, worker = unreported(0)
+    worker.garbles = lambda resident: True
+    cell.gateway.held["r"].epoch, cell.gateway.held["r"].ids = 5, list(EXPECTED[:30])
+    for _ in range(12):
+        worker.boundary()
+    cell.add_worker("decode-2", DECODE)
+    cell.close_link(worker)
+    cell.pass_while_alive(1.0)
+    cell.run()
+    assert cell.gateway.held["r"].epoch == 6 and cell.log("r") == EXPECTED
+
+
+def test_a_log_of_an_older_attempt_tells_nothing_either() -> None:
+    """The gateway had more than what was generated again without its answer, and says so when that is lost."""
+    cell = Cell(term=2)
+    worker = cell.add_worker("decode-1", DECODE)
+    cell.gateway_answers = False
+    cell.submit("r", PROMPT, SAMPLING, is_older=True)
+    cell.gateway.held["r"].ids = list(EXPECTED[:30])
+    cell.pass_while_alive(1.0)
+    cell.run(lambda: cell.choice("r").generated == 11)
+    cell.add_worker("decode-2", DECODE)
+    cell.close_link(worker)
+    cell.pass_while_alive(1.0)
+    cell.asks.pop(0)  # of the beginning: it would be too old
+    worker.garbles = lambda resident: True
+    for _ in range(12):
+        worker.boundary()
+    cell.gateway_answers = True
+    cell.turn()
+    cell.run()
+    assert cell.log("r") == EXPECTED
+
+
 def test_who_is_fenced_early_may_write_what_nobody_reads() -> None:
     """A prompt under way: what the frozen one may write after its fence is not believed, whatever the counts say."""
     cell = hybrid(max_chunk_tokens=16)

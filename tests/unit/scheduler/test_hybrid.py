@@ -144,6 +144,18 @@ def test_logits_that_are_not_finite_end_the_request_and_are_not_cached() -> None
     assert cell.blocks[1] == 0 and cell.deliver("r") and cell.is_clean
 
 
+def test_an_id_that_the_model_does_not_have_fails_its_request_alone() -> None:
+    """Gateway and tokenizer refuse such a prompt; if they know another vocabulary than the model, no worker dies."""
+    cell = Cell()
+    worker = cell.add_worker("decode-1", "decode", vocab_size=700)
+    cell.submit("bad", (*prompt(40), 700), params(8))
+    cell.submit("good", prompt(40), params(1))
+    cell.run()
+    assert Finished("bad", 1, 0, 0, "error", 1, "c0") in cell.told and not cell.killed
+    assert cell.log("good") == expected(prompt(40), params(1))[0] and worker.versions
+    assert cell.deliver("bad") and cell.deliver("good") and cell.is_clean
+
+
 def test_a_resend_gives_the_log_from_a_position_on() -> None:
     """The end comes with the last token only, and unknown requests are said to be unknown."""
     cell = hybrid()

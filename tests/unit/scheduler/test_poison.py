@@ -65,6 +65,45 @@ def test_a_suspect_runs_alone_until_it_is_cleared() -> None:
         assert cell.log(name) == expected(prompt(20, first), SAMPLING)[0]
 
 
+def test_several_suspects_take_turns_and_then_run_together() -> None:
+    """Each is alone for as long as it takes to get past where the workers died, not to its end."""
+    cell = hybrid()
+    names = ("a", "b", "c")
+    for number, name in enumerate(names):
+        cell.submit(name, prompt(20, 100 + 200 * number), SAMPLING)
+    for _ in range(2):
+        cell.run(lambda: all(cell.choice(name).worker and cell.choice(name).generated >= 5 for name in names))
+        die_of(cell, "b")
+    assert [cell.choice(name).deaths for name in names] == [2, 2, 2]
+    [worker] = cell.workers.values()
+    cell.run(lambda: not any(cell.choice(name).deaths for name in names))
+    assert {rows for _, rows in worker.took} <= {0, 1} and len(worker.took) < 20
+    cell.run()
+    assert max(rows for _, rows in worker.took) == 3 and len(worker.took) < 65
+    for number, name in enumerate(names):
+        assert cell.log(name) == expected(prompt(20, 100 + 200 * number), SAMPLING)[0]
+        assert cell.deliver(name)
+    assert cell.is_clean
+
+
+def test_a_suspect_is_not_blamed_for_who_gives_way_to_it() -> None:
+    """The worker dies before those that leave it for the suspect have left."""
+    cell = hybrid()
+    for name, first in (("a", 100), ("b", 300)):
+        cell.submit(name, prompt(20, first), SAMPLING)
+    for _ in range(2):
+        cell.run(lambda: bool(cell.choice("b").worker) and cell.choice("b").generated == 5)
+        die_of(cell, "b")
+    [worker] = cell.workers.values()
+    cell.run(lambda: cell.choice("a").leaving)
+    assert cell.choice("b").deaths == 2 and not cell.choice("b").worker
+    cell.replace(worker)
+    assert cell.choice("b").deaths == 2
+    cell.run()
+    for name, first in (("a", 100), ("b", 300)):
+        assert cell.log(name) == expected(prompt(20, first), SAMPLING)[0]
+
+
 def test_what_was_sent_may_have_been_begun() -> None:
     """A worker that dies at once has no time to say so; else such a request would kill workers without end."""
     cell = hybrid()

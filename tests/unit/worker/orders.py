@@ -19,7 +19,7 @@ from libs.contracts.messages import (
 )
 from libs.contracts.order import StandingOrder
 from libs.engine.worker.residents import Residents, StepReport, Taken
-from tests.fakes.engine import EOS_IDS, FakeEngine, FakePool
+from tests.fakes.engine import EOS_IDS, VOCAB_SIZE, FakeEngine, FakePool
 
 BLOCK_TOKENS = 16
 IDENTITY = Hello(
@@ -106,6 +106,7 @@ class Stepper:
         self.residents = Residents(
             replace(IDENTITY, max_batch_tokens=max_batch_tokens),
             eos_ids=EOS_IDS,
+            vocab_size=VOCAB_SIZE,
             block_tokens=BLOCK_TOKENS,
             fill_counts=self.pool.fill_counts_N,
         )

@@ -9,7 +9,7 @@ from libs.contracts.messages import BlockCopy, BlockGrant, Delta, Resident
 from libs.engine.worker.order_check import OrderLimits
 from tests.unit.worker.orders import Orders, prompt, resident
 
-LIMITS = OrderLimits(pool_blocks=8, block_tokens=16, vocab_size=1000, max_model_len=64)
+LIMITS = OrderLimits(pool_blocks=8, block_tokens=16, max_model_len=64)
 SOUND = resident(1, prompt(20), [0, 7], cursor=17)
 
 
@@ -29,12 +29,11 @@ def test_a_sound_order_passes() -> None:
         replace(SOUND, block_table=(0,)),
         replace(SOUND, prompt_tokens=0),
         replace(SOUND, prompt_tokens=21),
-        replace(SOUND, ids=(*prompt(19), 1000)),
         resident(1, prompt(65), range(5)),
     ],
 )
 def test_a_resident_outside_its_bounds_is_refused(wrong: Resident) -> None:
-    """A block outside the pool or an id outside the vocabulary would be an access to foreign memory."""
+    """A block outside the pool would be an access to foreign memory."""
     with pytest.raises(MalformedMessage):
         LIMITS.check(Orders().snapshot(wrong))
 

@@ -19,6 +19,20 @@ def test_a_prompt_runs_by_chunks_and_samples_with_the_last() -> None:
     assert ids_of([*second.rows, *worker.run()]) == expected(prompt(20), PARAMS)[0]
 
 
+@pytest.mark.parametrize("ids", [(*prompt(19), VOCAB_SIZE), (VOCAB_SIZE,)])
+def test_an_id_that_the_model_does_not_have_ends_its_sequence_alone(ids: tuple[int, ...]) -> None:
+    """It is never computed, and its end is told at once; who came with it is served."""
+    worker = Stepper()
+    result = worker.order(
+        added=[resident(1, ids, [4, 5]), resident(2, prompt(3), [6])], chunks=[Chunk(1, 20), Chunk(2, 3)]
+    )
+    assert result is not None and [(row.sequence, row.end, row.ids, row.cursor) for row in result.found] == [
+        (1, "error", (), 0)
+    ]
+    assert [row.sequence for row in result.rows] == [2]
+    assert ids_of([*result.rows, *worker.run()], 2) == expected(prompt(3), PARAMS)[0]
+
+
 def test_without_a_chunk_a_prompt_does_not_move() -> None:
     """Only a resident with one token to commit advances by itself."""
     worker = Stepper()

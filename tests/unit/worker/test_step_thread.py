@@ -11,7 +11,7 @@ from libs.engine.rows import StepRow
 from libs.engine.worker.boundary import HelloReady, HelloWanted
 from libs.engine.worker.residents import Residents, StepReport, Taken
 from libs.engine.worker.step_thread import Crashed, Post, StepThread
-from tests.fakes.engine import EOS_IDS, FakeEngine, FakePool, expected
+from tests.fakes.engine import EOS_IDS, VOCAB_SIZE, FakeEngine, FakePool, expected
 from tests.unit.worker.orders import BLOCK_TOKENS, IDENTITY, PARAMS, Orders, ids_of, prompt, resident
 
 PATIENCE_S = 5.0
@@ -25,7 +25,13 @@ class Bench:
         self.engine = FakeEngine(self.pool)
         self.orders = Orders()
         self.posts: queue.Queue[Post] = queue.Queue()
-        residents = Residents(IDENTITY, eos_ids=EOS_IDS, block_tokens=BLOCK_TOKENS, fill_counts=self.pool.fill_counts_N)
+        residents = Residents(
+            IDENTITY,
+            eos_ids=EOS_IDS,
+            vocab_size=VOCAB_SIZE,
+            block_tokens=BLOCK_TOKENS,
+            fill_counts=self.pool.fill_counts_N,
+        )
         self.thread = StepThread(residents, self.engine, self.pool, self.posts.put)
         self.thread.send(self.orders.snapshot())
 
