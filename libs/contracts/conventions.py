@@ -47,6 +47,7 @@ ORDER = "link.order"
 REPORT = "link.report"
 CHUNK = "prefill.chunk"
 STEP = "decode.step"
+REPORTED = "worker.reported"  # in steps that its worker reported, and had no time to write down
 BOUNDARY = "worker.boundary"
 HAND_OVER = "hand_over."
 HAND_OVER_REPORT = "hand_over.report"

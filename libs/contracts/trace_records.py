@@ -106,7 +106,8 @@ class Order(msgspec.Struct, frozen=True, array_like=True, tag=5):
 class Report(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """Steps of one worker, `first` to `last`, as the scheduler took them in; plain ones are one record."""
 
-    at_ns: int
+    at_ns: int  # of the first
+    until_ns: int  # of the last
     worker: str
     first: int
     last: int

@@ -72,6 +72,8 @@ def _told(store: Store, trace: Trace, episode: Episode) -> Iterator[str]:
             yield _hand_over(trace, episode)
     elif episode.name == names.ORDER:
         yield from _admitted(trace, episode)
+    elif episode.name == names.REPORTED:
+        yield f"In steps of {episode.where} for {ms(episode.duration_ns)} more: it reported them, and died."
     elif episode.name.startswith(names.WAIT) and episode.duration_ns >= SHOWN_NS:
         reason = episode.name.removeprefix(names.WAIT)
         if reason in WAITS:

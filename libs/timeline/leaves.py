@@ -15,6 +15,7 @@ GATEWAY = "gateway"
 TOKENIZER = "tokenizer"
 SCHEDULER = "scheduler"
 ORDERING = frozenset({"admitted", "handed_over"})  # reasons after which an order is on its way
+LOST = frozenset({"worker_lost", "unknown_workers", "not_listened_to"})
 PASSING = frozenset({"decoding", "stopped", "cancelled", "delivered", "gateway_silent", "failed"})  # no place to be in
 
 
@@ -108,7 +109,7 @@ def decode_share(store: Store, trace: Trace) -> float:
 
 
 def is_step(leaf: Leaf) -> bool:
-    return leaf.step >= 0
+    return leaf.step >= 0 or leaf.name == names.REPORTED
 
 
 def is_reasoned(leaf: Leaf) -> bool:
@@ -208,11 +209,27 @@ def _fill(
         case ((Stay() | Step()), Decided(reason="handed_over")):
             chain.to(names.HAND_OVER_REPORT, to_ns, last.worker)
         case ((Stay() | Step()), Decided()):
-            _beside(chain, store, trace, last.worker, min(to_ns, _last_wait_end(trace, to_ns)))
-            lost = event.reason in ("worker_lost", "unknown_workers", "not_listened_to")
-            chain.to(names.WAIT + event.reason if lost else names.REPORT, to_ns, last.worker)
+            _taken_away(chain, store, trace, last, event)
         case _:
             chain.to(names.ORDER, to_ns, SCHEDULER)
+
+
+def _taken_away(chain: _Chain, store: Store, trace: Trace, last: Stay | Step, event: Decided) -> None:
+    """From its last step on a worker to the decision that it goes on elsewhere, or later."""
+    to_ns = event.at_ns
+    _beside(chain, store, trace, last.worker, min(to_ns, _last_wait_end(trace, to_ns)))
+    if event.reason not in LOST:
+        chain.to(names.REPORT, to_ns, last.worker)
+        return
+    if isinstance(last, Step):
+        chain.to(names.REPORTED, min(to_ns, _reported_until(store, last)), last.worker)
+    chain.to(names.WAIT + event.reason, to_ns, last.worker)
+
+
+def _reported_until(store: Store, last: Step) -> int:
+    """When the scheduler took in the last step of a worker that died before it had written it down."""
+    later = [r for r in store.reports if r.worker == last.worker and r.last > last.number and r.at_ns > last.start_ns]
+    return max((report.until_ns for report in later), default=0)
 
 
 def _is_whole(store: Store, last: Stay | Step, event: Step) -> bool:

@@ -43,8 +43,13 @@ class DecisionRecords:
             if isinstance(command, Send):
                 self._ordered(at_ns, command, held)
             elif isinstance(command, KillWorker):
-                self._ring.put(WorkerLost(at_ns, self._worker(command.incarnation)))
+                self._lost(at_ns, self._worker(command.incarnation))
         self._held = held
+
+    def _lost(self, at_ns: int, worker: str) -> None:
+        if (known := self._plain.pop(worker, None)) is not None:
+            self._ring.put(known)
+        self._ring.put(WorkerLost(at_ns, worker))
 
     def _decided(self, at_ns: int, noted: Noted, held: int) -> None:
         choice, reason = noted
@@ -105,7 +110,7 @@ class DecisionRecords:
         first = result.step_number if known is None else known.first
         begun_ns = at_ns if known is None else known.at_ns
         tokens = result.batch_tokens + (0 if known is None else known.batch_tokens)
-        report = Report(begun_ns, worker, first, result.step_number, tokens, len(result.rows), self._held, held)
+        report = Report(begun_ns, at_ns, worker, first, result.step_number, tokens, len(result.rows), self._held, held)
         if is_plain and at_ns - begun_ns < LONGEST_NS:
             self._plain[worker] = report
         else:

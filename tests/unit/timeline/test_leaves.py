@@ -13,6 +13,7 @@ from libs.contracts.trace_records import (
     Joined,
     Order,
     Record,
+    Report,
     Served,
     Steps,
     Tokenized,
@@ -154,6 +155,40 @@ def test_steps_that_were_not_written_down_leave_a_hole() -> None:
     )
 
     assert covered(leaves_of(kept, trace_of(kept)), 10, 330) == pytest.approx(1 - 31 / 320)
+
+
+def test_what_a_lost_worker_reported_and_had_not_written_down_is_told_as_that() -> None:
+    """Up to the last step that the scheduler took in it was in steps; from there on it waits."""
+    lost = Store(
+        [
+            (
+                Head("gateway", "g", 1, "b", 0, 0),
+                [Served(R, "", "m", "chat", True, 100, 0, 0, 0, 130, 0, 0, 480, 0, 500)],
+            ),
+            (
+                Head("scheduler", "s", 1, "b", 0, 0),
+                [
+                    Arrived(R, 100, 33),
+                    decided(100, "admitted"),
+                    Report(160, 200, "w", 2, 9, 8, 1, 3, 3),
+                    decided(300, "worker_lost"),
+                    decided(400, "admitted"),
+                ],
+            ),
+            (Head("decode_worker", "w", 1, "b", 0, 0), [Joined(R, 1, 110, 0), Steps(1, (R,), (33,), (1,), [110, 120])]),
+            (Head("decode_worker", "v", 1, "b", 0, 0), [Joined(R, 2, 410, 0), Steps(1, (R,), (41,), (1,), [410, 470])]),
+        ]
+    )
+
+    leaves = leaves_of(lost, trace_of(lost))
+
+    assert [(leaf.name, leaf.end_ns) for leaf in leaves[2:7]] == [
+        (names.REPORTED, 200),
+        ("wait.worker_lost", 300),
+        ("wait.worker_lost", 400),
+        (names.ORDER, 410),
+        (names.CHUNK, 470),
+    ]
 
 
 def test_a_request_whose_gateway_is_lost_is_shown_as_far_as_it_is_known() -> None:
