@@ -53,7 +53,7 @@ class FakeWorker:
         self.link_up = False
         self.garbles: Callable[[Resident], bool] = lambda resident: False
         self.on_frame: Callable[[Resident, RowResult], object] = lambda resident, row: None
-        self.fenced, self.steps = "", 0
+        self.fenced, self.steps, self._now_ns = "", 0, 0
         self.versions: list[int] = []  # as begun
         self.delivered: dict[str, dict[int, int]] = {}  # request → position → token, as frames carry them
         self.ends: dict[str, str] = {}
@@ -85,7 +85,7 @@ class FakeWorker:
         )
         self._inbox: deque[Snapshot | Delta] = deque()
         self._unacked = Unacked()
-        self._now_ns = 0
+        self._drawn: dict[tuple[str, int], dict[int, int]] = {}  # as delivered, by request and epoch
 
     @property
     def incarnation(self) -> str:
@@ -163,8 +163,9 @@ class FakeWorker:
         return samples
 
     def _frame(self, request_id: str, row: RowResult) -> None:
-        log = self.delivered.setdefault(request_id, {})
+        log, drawn = self.delivered.setdefault(request_id, {}), self._drawn.setdefault((request_id, row.epoch), {})
         for position, token in enumerate(row.ids, row.position):
-            assert log.setdefault(position, token) == token, "a position changed its token"
+            assert drawn.setdefault(position, token) == token, "a position changed its token"
+            log[position] = token
         if row.end:
             self.ends[request_id] = row.end

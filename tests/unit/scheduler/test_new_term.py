@@ -240,7 +240,6 @@ def test_what_a_worker_tells_of_a_fenced_attempt_is_not_believed() -> None:
     garbled = iter((True,))
     worker.garbles = lambda resident: next(garbled, False)
     assert worker.boundary() == worker.boundary() == [], "its link is down"
-    worker.delivered.clear()
     cell.gateway_answers = False
     cell.submit("r", PROMPT, SAMPLING, is_older=True)
     cell.pass_while_alive(1.0)
