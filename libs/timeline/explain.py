@@ -115,9 +115,9 @@ def _max_running(store: Store, trace: Trace, episode: Episode) -> str:
 
 
 def _worker_lost(store: Store, trace: Trace, episode: Episode) -> str:
-    lost = [record.worker for record in store.lost if record.at_ns <= episode.end_ns]
+    decided_ns = _decision(trace, episode).at_ns
     begun = [step.worker for step in trace.steps if step.start_ns <= episode.start_ns]
-    if not begun or begun[-1] not in lost:
+    if not begun or any(arrived.at_ns == decided_ns for arrived in trace.arrived):
         return f"Waited {ms(episode.duration_ns)} while its gateway was asked what an earlier scheduler had of it."
     return f"{begun[-1]} was lost while it computed it: {ms(episode.duration_ns)} until it could go on."
 
@@ -213,7 +213,8 @@ def _before(store: Store, at_ns: int) -> list[Decided]:
 
 def _steps_of(trace: Trace, episode: Episode) -> list[Step]:
     numbers = {leaf.step for leaf in episode.steps}
-    return [step for step in trace.steps if step.worker == episode.where and step.number in numbers]
+    during = (step for step in trace.steps if episode.start_ns <= step.start_ns < episode.end_ns)
+    return [step for step in during if step.worker == episode.where and step.number in numbers]
 
 
 def _beside(steps: list[Step]) -> str:

@@ -128,16 +128,17 @@ def _enter(chain: _Chain, served: Served, trace: Trace) -> None:
     """Up to the scheduler."""
     chain.to(names.RECEIVE, served.read_ns, GATEWAY)
     chain.to(names.VALIDATE, served.validated_ns, GATEWAY)
-    tokenized = trace.tokenized[-1] if trace.tokenized else None  # the last try counts
+    arrived_ns = trace.arrived[0].at_ns if trace.arrived else 0  # at the first of its schedulers
+    tries = [tokenized for tokenized in trace.tokenized if not arrived_ns or tokenized.pulled_ns <= arrived_ns]
+    tokenized = tries[-1] if tries else None  # the last try counts
     if tokenized is None:
         chain.to(names.PUBLISH, served.queued_ns, GATEWAY)
-        chain.skip(trace.arrived[-1].at_ns if trace.arrived else 0)
+        chain.skip(arrived_ns)
         return
     chain.to(names.PUBLISH, min(served.queued_ns or tokenized.pulled_ns, tokenized.pulled_ns), GATEWAY)
     chain.to(names.WAIT_TOKENIZER, tokenized.pulled_ns, TOKENIZER)
     _tokenize(chain, tokenized)
-    if trace.arrived:
-        arrived_ns = trace.arrived[-1].at_ns
+    if arrived_ns:
         chain.to(names.PUBLISH_SEQUENCE, min(tokenized.published_ns, arrived_ns), TOKENIZER)
         chain.to(names.WAIT_SCHEDULER, arrived_ns, SCHEDULER)
 

@@ -173,6 +173,7 @@ class Store:
         for trace in self._traces.values():
             trace.steps.sort()
             trace.joined.sort()
+            trace.arrived.sort(key=lambda record: record.at_ns)
             trace.decided.sort(key=lambda record: record.at_ns)
             trace.orders.sort(key=lambda record: record.at_ns)
             trace.waited.sort(key=lambda record: record.start_ns)

@@ -5,7 +5,7 @@ Beside the core: it looks at the events and commands of a turn and at the State 
 
 from collections.abc import Callable, Sequence
 
-from libs.contracts.messages import Delta, Snapshot, StepResult
+from libs.contracts.messages import Delta, Gone, Hello, Snapshot, StepResult
 from libs.contracts.trace_records import Arrived, Decided, Order, Report, WorkerLost
 from libs.runtime.ring import Ring
 from services.scheduler import events as core
@@ -23,6 +23,7 @@ class DecisionRecords:
         """`to_ns` makes a decision's time one of the monotonic clock."""
         self._ring, self._state, self._to_ns = ring, state, to_ns
         self._names: dict[int, str] = {}  # handle → request, of whom an order named
+        self._workers: dict[str, str] = {}  # incarnation → worker
         self._held = 0
         self._plain: dict[str, Report] = {}  # by worker, not written yet
 
@@ -37,6 +38,10 @@ class DecisionRecords:
             elif isinstance(event, core.Arrived):
                 sequence = event.sequence
                 self._ring.put(Arrived(sequence.request_id, at_ns, len(sequence.ids)))
+            elif isinstance(event, Hello):
+                self._workers[event.incarnation] = event.worker
+            elif isinstance(event, Gone) and (worker := self._workers.pop(event.incarnation, "")):
+                self._lost(at_ns, worker)
         for noted in journal:
             self._decided(at_ns, noted, held)
         for command in commands:
@@ -117,5 +122,4 @@ class DecisionRecords:
             self._ring.put(report)
 
     def _worker(self, incarnation: str) -> str:
-        book = self._state.workers.get(incarnation)
-        return book.name if book is not None else incarnation
+        return self._workers.get(incarnation, incarnation)

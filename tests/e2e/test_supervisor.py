@@ -108,7 +108,7 @@ async def test_a_service_that_dies_is_started_again(stack: StackFactory) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_everything_in_5_s(tmp_path: Path, number: signal.Signals) -> None:
-    """Ctrl-C and SIGTERM leave no process, no credentials, no socket; exit code 0."""
+    """Ctrl-C and SIGTERM leave no process, no credentials, no socket, but what explains the run; exit code 0."""
     running = own_stack(tmp_path)
     pids = [child.pid for child in running.state().children]
 
@@ -116,7 +116,7 @@ def test_a_signal_stops_everything_in_5_s(tmp_path: Path, number: signal.Signals
 
     assert took_s < 5
     assert not any(psutil.pid_exists(pid) for pid in pids)
-    assert sorted(path.name for path in running.run_dir.path.iterdir()) == ["lock", "logs"]
+    assert sorted(path.name for path in running.run_dir.path.iterdir()) == ["lock", "logs", "traces"]
 
 
 async def test_a_killed_supervisor_takes_its_children_with_it(tmp_path: Path) -> None:

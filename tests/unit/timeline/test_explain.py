@@ -94,14 +94,15 @@ def test_the_loss_of_a_worker_is_told_with_its_name_and_the_time_it_cost() -> No
     cell.close_link(first)
     cell.pass_while_alive(4.0)
     cell.die(first)
-    cell.add_worker("decode-2")
+    cell.add_worker("decode-1+1")
     cell.run()
     cell.finish("r")
 
     words = told(cell, "r")
 
-    assert "decode-1 was lost while it computed it:" in words
-    assert "on decode-2" in words
+    assert "decode-1 was lost while it computed it: 1,000 ms until it could go on." in words
+    assert "In steps of decode-1 for 80 ms more: it reported them, and died." in words
+    assert "on decode-1+1" in words
 
 
 def test_a_hand_over_names_both_workers() -> None:

@@ -191,6 +191,17 @@ def test_what_a_lost_worker_reported_and_had_not_written_down_is_told_as_that() 
     ]
 
 
+def test_a_second_scheduler_that_takes_the_request_in_changes_nothing_of_its_beginning() -> None:
+    """It arrives there as well, long after its first token; so does what a tokenizer did again."""
+    again: dict[str, list[Record]] = {
+        "scheduler": [*SCHEDULER, Arrived(R, 290, 33)],
+        "tokenizer": [TOKENIZED, Tokenized(R, 280, 281, 282, 283, 284, 285, 286, 289, 33)],
+    }
+    kept = Store((Head(name, f"{name}-0", 1, "b", 0, 0), part) for name, part in {**PARTS, **again}.items())
+
+    assert [(leaf.name, leaf.end_ns) for leaf in leaves_of(kept, trace_of(kept))] == EXPECTED
+
+
 def test_a_request_whose_gateway_is_lost_is_shown_as_far_as_it_is_known() -> None:
     """From the tokenizer to the last step."""
     kept = store(without="gateway")
