@@ -1,4 +1,4 @@
-"""A new term, and workers whose tale of what they hold does not match what is known: unknown blocks stay untouched."""
+"""F22: a new term whose workers tell of something else than what is known: unknown blocks stay untouched."""
 
 from dataclasses import replace
 

@@ -3,7 +3,7 @@
 from libs.contracts.messages import Began, Failed
 from services.scheduler.state import DECODE
 from tests.fakes.engine import expected
-from tests.unit.scheduler.cell import Cell, hybrid, params, prompt
+from tests.unit.scheduler.cell import Cell, disaggregated, hybrid, params, prompt
 
 SAMPLING = params(40)
 
@@ -102,6 +102,26 @@ def test_a_suspect_is_not_blamed_for_who_gives_way_to_it() -> None:
     cell.run()
     for name, first in (("a", 100), ("b", 300)):
         assert cell.log(name) == expected(prompt(20, first), SAMPLING)[0]
+
+
+def test_who_is_prefilled_for_a_suspects_worker_is_decoded_elsewhere_or_later() -> None:
+    """It was to go on where the suspect is alone now."""
+    cell = disaggregated()
+    cell.submit("b", prompt(20, 300), SAMPLING)
+    for _ in range(2):
+        cell.run(lambda: bool(cell.choice("b").worker) and cell.choice("b").generated == 5)
+        cell.gateway_answers = not cell.choice("b").deaths
+        die_of(cell, "b")
+    cell.submit("c", prompt(200, 500), SAMPLING)
+    assert cell.choice("c").decode_worker and not cell.choice("b").worker
+    cell.gateway_answers = True
+    cell.turn()
+    assert not cell.choice("c").decode_worker and cell.choice("c").worker
+    cell.run()
+    for name, ids in (("b", prompt(20, 300)), ("c", prompt(200, 500))):
+        assert cell.log(name) == expected(ids, SAMPLING)[0]
+        assert cell.deliver(name)
+    assert cell.is_clean
 
 
 def test_what_was_sent_may_have_been_begun() -> None:

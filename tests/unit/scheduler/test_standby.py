@@ -21,11 +21,16 @@ class Directory:
     """Of one cell, whose term the test sets."""
 
     def __init__(self) -> None:
-        self.term = 3
+        self.term = self.stored = 3  # as it is known here, and at the broker
         self.changed = asyncio.Event()
 
     def get(self, model: str) -> tuple[CellRecord, ...]:
         return (CellRecord(model, "c0", self.term, "s", "h:1", 16, "d", 100),)
+
+    def refresh_soon(self) -> None:
+        self.term = self.stored
+        self.changed.set()
+        self.changed = asyncio.Event()
 
 
 def standby(bus: FakeBus, directory: Directory) -> Standby:
@@ -71,3 +76,17 @@ async def test_a_leader_ends_when_another_leads() -> None:
     directory.changed.set()
     with pytest.raises(Fenced):
         await following
+
+
+async def test_a_leader_that_missed_its_successor_finds_it_when_told() -> None:
+    """Somebody names a higher term: the directory is read again, and what it says counts, not who said so."""
+    directory = Directory()
+    leading = standby(FakeBus(), directory)
+    following = asyncio.create_task(leading.follow(3))
+    leading.look()
+    await asyncio.sleep(0)
+    assert not following.done()
+    directory.stored = 4
+    leading.look()
+    with pytest.raises(Fenced):
+        await asyncio.wait_for(following, GONE_S)
