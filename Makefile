@@ -28,7 +28,8 @@ survival: $(VENV)/tests model kernels  ## kill every process three times under t
 	HR_SURVIVAL_MOMENTS=3 HR_HISTORIES=build/survival $(BIN)/python -m pytest -s tests/e2e/test_survival.py --timeout 0
 	$(BIN)/python -m tests.chaos.survival build/survival
 
-nightly: $(VENV)/tests  ## the protocol's model for 120,000 steps; a test timeout would be in its way
+nightly: $(VENV)/tests kernels  ## what `make test` leaves out; a test timeout would be in its way
+	$(BIN)/python -m pytest tests/kernels tests/unit/engine tests/chaos/test_matrix.py --whole --timeout 0
 	$(BIN)/python -m pytest tests/model --hypothesis-profile nightly --timeout 0
 
 lint: $(VENV)/tests  ## format, rules, types, import contracts

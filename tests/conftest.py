@@ -1,6 +1,10 @@
-"""Options of the whole suite."""
+"""Options of the whole suite, and what a run without --whole leaves to `make nightly`."""
 
 import pytest
+
+from kernels.native.levels import LEVELS, supported_levels
+
+SECOND_LEVEL = "avx2"  # beside the best: the one that shares least with it and still is quick
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -8,3 +12,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--nemesis-seed", type=int, default=None, help="run this one schedule of faults, nothing drawn")
     group.addoption("--nemesis-worlds", type=int, default=500, help="schedules in virtual time")
     group.addoption("--nemesis-stacks", type=int, default=16, help="schedules on real processes")
+    parser.addoption("--whole", action="store_true", help="every instruction level, every fault at every failpoint")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without --whole or -k, kernels run at two levels, and each failpoint is struck once: killed or frozen in turn."""
+    if config.getoption("--whole") or config.getoption("keyword"):
+        return
+    left_out = [item for item in items if _at_another_level(item) or _struck_otherwise(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _at_another_level(item: pytest.Item) -> bool:
+    return bool(_values(item) & (set(LEVELS) - {supported_levels()[0], SECOND_LEVEL}))
+
+
+def _struck_otherwise(item: pytest.Item) -> bool:
+    """Half of the matrix: which half a failpoint gets depends on its name alone."""
+    for value in _values(item):
+        point, _, fault = value.partition("=")
+        if item.path.name == "test_matrix.py" and fault in ("kill", "pause"):
+            return (fault == "kill") == (sum(point.encode()) % 2 == 0)
+    return False
+
+
+def _values(item: pytest.Item) -> set[str]:
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return {value for value in parameters.values() if isinstance(value, str)}
