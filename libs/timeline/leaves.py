@@ -74,10 +74,10 @@ def first_leaves_of(store: Store, trace: Trace) -> tuple[Leaf, ...]:
     served = trace.served
     if served is None or not served.first_row_ns:
         return ()
-    first = next((index for index, step in enumerate(trace.steps) if step.samples(trace.request_id)), len(trace.steps))
+    first = next((step for step in trace.steps if step.samples(trace.request_id)), None)
     chain = _Chain(served.arrived_ns, served.first_write_ns or served.first_row_ns)
     _enter(chain, served, trace)
-    _work(chain, store, trace, trace.steps[: first + 1], served.first_row_ns)
+    _work(chain, store, trace, trace.steps, served.first_row_ns, first=first)
     chain.skip(served.first_row_ns)
     chain.to(names.DETOKENISE, served.first_text_ns, GATEWAY)
     chain.to(names.WRITE, served.first_write_ns, GATEWAY)
@@ -155,8 +155,13 @@ def _tokenize(chain: _Chain, tokenized: Tokenized) -> None:
         chain.to(name, end_ns, TOKENIZER)
 
 
-def _work(chain: _Chain, store: Store, trace: Trace, steps: list[Step], until_ns: int) -> None:
-    """From the scheduler's first decision to the arrival of a token frame at the gateway, at `until_ns`."""
+def _work(
+    chain: _Chain, store: Store, trace: Trace, steps: list[Step], until_ns: int, *, first: Step | None = None
+) -> None:
+    """From the scheduler's first decision to the arrival of a token frame at the gateway, at `until_ns`.
+
+    `first` is the step that drew the token, where only the way of the first one is asked for.
+    """
     limit_ns, chain.limit_ns = chain.limit_ns, min(chain.limit_ns, until_ns)
     last: Decided | Stay | Step | None = None
     for event in _events(trace, steps):
@@ -168,6 +173,8 @@ def _work(chain: _Chain, store: Store, trace: Trace, steps: list[Step], until_ns
             is_chunk = event.tokens_of(trace.request_id) > 1 or not event.samples(trace.request_id)
             chain.to(names.CHUNK if is_chunk else names.STEP, event.end_ns, event.worker, event.number)
         last = event
+        if event is first:
+            break  # where it goes on meanwhile is not on this token's way
     if isinstance(last, Step):
         chain.to(names.FRAME, until_ns, GATEWAY)
     elif isinstance(last, Decided) and last.reason not in ORDERING:

@@ -131,6 +131,18 @@ def test_the_time_to_the_first_token_ends_with_its_write() -> None:
     assert covered(leaves, 10, 225) == 1.0
 
 
+def test_a_hand_over_is_not_on_the_first_tokens_way() -> None:
+    """It may be decided while the frame with that token is still on its way to the gateway."""
+    handed = [decided(215, "handed_over") if record == decided(215, "decoding") else record for record in SCHEDULER]
+    heads = (Head(name, f"{name}-0", 1, "boot", 1000, 0) for name in PARTS)
+    kept = Store(zip(heads, (PARTS | {"scheduler": handed}).values(), strict=True))
+
+    leaves = first_leaves_of(kept, trace_of(kept))
+
+    assert [(leaf.name, leaf.end_ns) for leaf in leaves[-4:-2]] == [(names.STEP, 210), (names.FRAME, 220)]
+    assert covered(leaves, 10, 225) == 1.0
+
+
 def test_decoding_is_steps_and_waits_with_a_reason() -> None:
     """The boundary after a wait is neither; the one between two steps that held it is the second's."""
     kept = store()
