@@ -22,7 +22,7 @@ test: $(VENV)/tests model kernels  ## all tests
 	$(BIN)/python -m pytest
 
 exactness: $(VENV)/tests model kernels  ## the batch promise on the real model, all of it: bits of ids and logits
-	HR_EXACTNESS=whole $(BIN)/python -m pytest tests/e2e/test_exactness.py --whole --timeout 0
+	HR_EXACTNESS=whole $(BIN)/python -m pytest tests/e2e/test_exactness.py --timeout 0
 
 survival: $(VENV)/tests model kernels  ## kill every process three times under the real model; writes docs/survival.md
 	HR_SURVIVAL_MOMENTS=3 HR_HISTORIES=build/survival $(BIN)/python -m pytest -s tests/e2e/test_survival.py --timeout 0

@@ -46,9 +46,4 @@ def _values(item: pytest.Item) -> set[str]:
     return {value for value in parameters.values() if isinstance(value, str)}
 
 
-def _in_eight_bits(item: pytest.Item) -> bool:
-    """The whole promise at every dtype is `make exactness`; kernels and engine are tested in eight bits anyway."""
-    return item.path.name == "test_exactness.py" and bool(_values(item) & {"int8", "int8w"})
-
-
-LEFT_OUT = (_at_another_level, _struck_otherwise, _cut_one_way, _in_eight_bits)
+LEFT_OUT = (_at_another_level, _struck_otherwise, _cut_one_way)

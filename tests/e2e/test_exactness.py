@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 BLOCK_TOKENS = 16
 IS_WHOLE = os.environ.get("HR_EXACTNESS") == "whole"
+DTYPES = ("bfloat16", "float32", *(("int8", "int8w") if IS_WHOLE else ()))
 NEW_TOKENS = 64 if IS_WHOLE else 6
 LONGEST_PROMPT = 700 if IS_WHOLE else 320
 PROMPTS = [p.prompt_ids[:LONGEST_PROMPT] for p in golden_prompts()][:: 1 if IS_WHOLE else 5]
@@ -128,7 +129,7 @@ class _Request:
         return StepRow(self.ids[self.cursor : end], self.cursor, self.table, spec)
 
 
-@pytest.fixture(scope="module", params=["bfloat16", "float32", "int8", "int8w"])
+@pytest.fixture(scope="module", params=DTYPES)
 def dtype(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
