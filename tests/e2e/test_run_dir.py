@@ -9,26 +9,14 @@ import pytest
 
 from deploy.local.run_dir import RunDir, Running, State, is_alive, process
 from libs.contracts.errors import ConfigError
+from tests.fakes.run_state import run_state
 
 pytestmark = pytest.mark.e2e
 
 
 def state(run_dir: RunDir, pid: int, *children: int) -> State:
-    supervisor = process("supervisor", pid)
-    return State(
-        pid=pid,
-        born=supervisor.born,
-        phase="ready",
-        base_url="",
-        model="m",
-        needs_key=False,
-        kv_blocks=1,
-        block_tokens=16,
-        pool_bytes=1,
-        nats_url="",
-        nats_password="secret",
-        children=tuple(process(f"tokenizer-{n}", child) for n, child in enumerate(children)),
-    )
+    workers = tuple(process(f"tokenizer-{n}", child) for n, child in enumerate(children))
+    return run_state(pid=pid, born=process("supervisor", pid).born, children=workers)
 
 
 def sleeper() -> "subprocess.Popen[bytes]":

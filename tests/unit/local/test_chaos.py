@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from deploy.local.chaos import Fault, parse_fault, strike
-from deploy.local.run_dir import RunDir, Running, State, process
+from deploy.local.run_dir import RunDir, Running, process
 from libs.contracts.errors import ConfigError, Unavailable
+from tests.fakes.run_state import run_state
 
 
 @pytest.fixture
@@ -24,22 +25,8 @@ def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
 def run_dir_with(folder: Path, *children: Running) -> RunDir:
     """A run directory whose supervisor is this process."""
     run_dir, own = RunDir(folder), process("supervisor", os.getpid())
-    state = State(
-        pid=own.pid,
-        born=own.born,
-        phase="ready",
-        base_url="",
-        model="m",
-        needs_key=False,
-        kv_blocks=1,
-        block_tokens=16,
-        pool_bytes=1,
-        nats_url="",
-        nats_password="",
-        children=children,
-    )
     run_dir.create()
-    run_dir.write_state(state)
+    run_dir.write_state(run_state(pid=own.pid, born=own.born, children=children))
     return run_dir
 
 

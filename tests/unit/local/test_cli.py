@@ -4,30 +4,14 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from cli import models, output
 from cli.main import app
-from deploy.local.run_dir import State
 from libs.contracts.errors import ConfigError
 from libs.runtime.failpoints import ACTIONS, POINTS
-
-STATE = State(
-    pid=1,
-    born=1,
-    phase="ready",
-    base_url="http://127.0.0.1:8000/v1",
-    model="m",
-    needs_key=False,
-    kv_blocks=3072,
-    block_tokens=16,
-    pool_bytes=int(1.1 * 2**30),
-    nats_url="",
-    nats_password="secret",
-    children=(),
-)
+from tests.fakes.run_state import STATE, run_state
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +38,7 @@ def test_the_banner_tells_how_many_tokens_fit() -> None:
 @pytest.mark.parametrize("needs_key", [False, True])
 def test_the_snippet_is_python(needs_key: bool) -> None:
     """It compiles as printed, and takes the key from the environment where one is needed."""
-    banner = output.banner(msgspec.structs.replace(STATE, needs_key=needs_key))
+    banner = output.banner(run_state(needs_key=needs_key))
 
     compile(snippet(banner), "snippet", "exec")
     assert ("Authorization: Bearer" in banner) == needs_key

@@ -3,25 +3,13 @@
 from deploy.local.run_dir import Running, State
 from deploy.local.status import merge
 from libs.contracts.messages import CellStatus, ServiceStatus
+from tests.fakes.run_state import run_state
 
 CELL = CellStatus("c0", "m", 1, ("d0",), 100, 60, 30, 8, 2, 16, 3, 4)
 
 
 def state(*children: Running) -> State:
-    return State(
-        pid=1,
-        born=1,
-        phase="ready",
-        base_url="http://127.0.0.1:1/v1",
-        model="m",
-        needs_key=False,
-        kv_blocks=100,
-        block_tokens=16,
-        pool_bytes=1,
-        nats_url="nats://127.0.0.1:2",
-        nats_password="p",
-        children=children,
-    )
+    return run_state(base_url="http://127.0.0.1:1/v1", kv_blocks=100, children=children)
 
 
 def answer(service: str, pid: int, *, ready: bool = True, cells: tuple[CellStatus, ...] = ()) -> ServiceStatus:
