@@ -77,11 +77,16 @@ class EventLog:
 
 @contextmanager
 def open_log(policy: Policy, term: int, path: str) -> Iterator[EventLog]:
-    """A log of the run that begins now; "" is no file."""
+    """A log of the run that begins now; "" is no file.
+
+    Each turn is in the file before it is carried out, so a killed leader's is whole. A new term's file takes the place
+    of an older one, into which a frozen leader may still write.
+    """
     if not path:
         yield EventLog(policy, term)
         return
-    with Path(path).open("wb") as file:
+    Path(path).unlink(missing_ok=True)
+    with Path(path).open("wb", buffering=0) as file:
         yield EventLog(policy, term, file)
 
 
