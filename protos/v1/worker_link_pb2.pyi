@@ -246,19 +246,21 @@ class BlockCopy(_message.Message):
     def __init__(self, source: _Optional[int] = ..., target: _Optional[int] = ..., tokens: _Optional[int] = ...) -> None: ...
 
 class Snapshot(_message.Message):
-    __slots__ = ("term", "version", "residents", "order_hash")
+    __slots__ = ("term", "version", "residents", "order_hash", "incarnation")
     TERM_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     RESIDENTS_FIELD_NUMBER: _ClassVar[int]
     ORDER_HASH_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     term: int
     version: int
     residents: _containers.RepeatedCompositeFieldContainer[Resident]
     order_hash: bytes
-    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., residents: _Optional[_Iterable[_Union[Resident, _Mapping]]] = ..., order_hash: _Optional[bytes] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., residents: _Optional[_Iterable[_Union[Resident, _Mapping]]] = ..., order_hash: _Optional[bytes] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Delta(_message.Message):
-    __slots__ = ("term", "version", "removed", "added", "grants", "untils", "copies", "chunks", "order_hash")
+    __slots__ = ("term", "version", "removed", "added", "grants", "untils", "copies", "chunks", "order_hash", "incarnation")
     TERM_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REMOVED_FIELD_NUMBER: _ClassVar[int]
@@ -268,6 +270,7 @@ class Delta(_message.Message):
     COPIES_FIELD_NUMBER: _ClassVar[int]
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
     ORDER_HASH_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     term: int
     version: int
     removed: _containers.RepeatedScalarFieldContainer[int]
@@ -277,23 +280,28 @@ class Delta(_message.Message):
     copies: _containers.RepeatedCompositeFieldContainer[BlockCopy]
     chunks: _containers.RepeatedCompositeFieldContainer[Chunk]
     order_hash: bytes
-    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., removed: _Optional[_Iterable[int]] = ..., added: _Optional[_Iterable[_Union[Resident, _Mapping]]] = ..., grants: _Optional[_Iterable[_Union[BlockGrant, _Mapping]]] = ..., untils: _Optional[_Iterable[_Union[Until, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[BlockCopy, _Mapping]]] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., order_hash: _Optional[bytes] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., removed: _Optional[_Iterable[int]] = ..., added: _Optional[_Iterable[_Union[Resident, _Mapping]]] = ..., grants: _Optional[_Iterable[_Union[BlockGrant, _Mapping]]] = ..., untils: _Optional[_Iterable[_Union[Until, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[BlockCopy, _Mapping]]] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., order_hash: _Optional[bytes] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Ack(_message.Message):
-    __slots__ = ("term", "step_number")
+    __slots__ = ("term", "step_number", "incarnation")
     TERM_FIELD_NUMBER: _ClassVar[int]
     STEP_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     term: int
     step_number: int
-    def __init__(self, term: _Optional[int] = ..., step_number: _Optional[int] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, term: _Optional[int] = ..., step_number: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class FencedOff(_message.Message):
-    __slots__ = ("term", "reason")
+    __slots__ = ("term", "reason", "incarnation")
     TERM_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     term: int
     reason: str
-    def __init__(self, term: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, term: _Optional[int] = ..., reason: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class SchedulerMessage(_message.Message):
     __slots__ = ("snapshot", "delta", "ack", "fenced_off")

@@ -1,14 +1,14 @@
 """Before a new term grants anything: whoever may still write to the pool for an older one obeys us, or is gone."""
 
 from services.scheduler.events import AskHost, KillWorker, Listed
-from services.scheduler.state import FIRST_TERM, Roll, State
+from services.scheduler.state import Roll, State
 
 HELLO_S = 1.0  # for a listed worker to say Hello before it is ended
 
 
 def call(state: State, host: str) -> None:
     """A worker of this host said Hello: ask who else is there, once a term."""
-    if state.term > FIRST_TERM and host not in state.rolls:
+    if host not in state.rolls:
         state.rolls[host] = Roll()
         state.commands.append(AskHost(host))
 

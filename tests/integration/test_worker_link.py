@@ -152,15 +152,19 @@ async def test_a_fenced_worker_exits(stage: Stage) -> None:
 
 
 async def test_what_a_lower_term_says_is_dropped(stage: Stage) -> None:
-    """Orders, acknowledgements and fencing alike: the thread of the old term's thaw must not be heard."""
+    """Orders, acknowledgements and fencing alike: the thread of the old term's thaw must not be heard.
+
+    Nor is what is meant for another life.
+    """
     _, talk, _ = await begun(stage)
     new = Orders(term=9)
     old = Orders(term=8)
 
-    await talk.send(new.snapshot(version=2), FencedOff(8, "stale"), Ack(8, 99), old.snapshot(version=3), new.delta())
+    await talk.send(new.snapshot(version=2), FencedOff(8, "stale"), Ack(8, 99), old.snapshot(version=3))
+    await talk.send(FencedOff(9, "the life before", incarnation="f" * 32), new.delta())
 
     assert [(await talk.expect(Began)).version for _ in range(2)] == [2, 3]
-    assert stage.link.dropped == 3
+    assert stage.link.dropped == 4
 
 
 async def test_a_newer_term_takes_the_worker_over(stage: Stage) -> None:

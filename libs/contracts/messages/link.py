@@ -174,6 +174,7 @@ class Snapshot:
     version: int
     residents: tuple[Resident, ...]
     order_hash: bytes
+    incarnation: str = ""  # of the worker that is to obey, here and below; the link's end that sends it says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,7 @@ class Delta:
     copies: tuple[BlockCopy, ...] = ()
     chunks: tuple[Chunk, ...] = ()
     order_hash: bytes = b""
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,7 @@ class Ack:
 
     term: int
     step_number: int
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +208,7 @@ class FencedOff:
 
     term: int
     reason: str
+    incarnation: str = ""
 
 
 WorkerReport = Hello | Began | StepResult | Resync | Leaving  # what a worker has to say; results may travel together

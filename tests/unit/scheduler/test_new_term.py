@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.contracts.messages import Finished, Gone, LogQuery
+from libs.contracts.messages import Finished, Gone, LogQuery, Resend
 from services.scheduler.choice import Phase
 from services.scheduler.events import AskHost, KillWorker, Listed
 from services.scheduler.state import DECODE, PREFILL
@@ -175,6 +175,31 @@ def test_a_late_answer_of_a_higher_epoch_is_gone_above() -> None:
     assert cell.log("r") == tuple(cell.gateway.held["r"].ids) == EXPECTED
 
 
+def test_a_question_that_names_a_higher_epoch_is_gone_above() -> None:
+    """The answer is lost, but not that the gateway listens to another attempt."""
+    cell, worker = succeeded()
+    cell.gateway_answers = False
+    cell.gateway.held["r"].epoch = 5
+    cell.submit("r", PROMPT, SAMPLING, is_older=True)
+    cell.pass_while_alive(1.0)
+    cell.attach(worker)
+    cell.run(lambda: cell.choice("r").generated > 14)
+    for _ in range(2):
+        cell.ask(Resend("r", 0, 0, term=2, epoch=5))
+    cell.run()
+    assert cell.choice("r").epoch == 6 and cell.state.counts["raised_unanswered"] == 1
+    assert cell.log("r") == EXPECTED
+
+
+def test_a_question_does_not_answer_for_a_log() -> None:
+    """While the gateway is asked what it holds, nothing is raised: its worker goes on with the attempt."""
+    cell, _ = succeeded()
+    cell.gateway_answers = False
+    cell.submit("r", PROMPT, SAMPLING, is_older=True)
+    cell.ask(Resend("r", 0, 0, term=2, epoch=9))
+    assert cell.choice("r").phase is Phase.ASKING and cell.choice("r").epoch == 1
+
+
 def test_what_nobody_asks_for_any_more_does_not_keep_the_term_shut() -> None:
     """A worker tells of a sequence whose message has left the queue."""
     cell, worker = succeeded()
@@ -289,11 +314,10 @@ def test_nothing_is_granted_before_all_workers_of_the_host_are_known() -> None:
     assert cell.log("r") == EXPECTED
 
 
-@pytest.mark.parametrize(("term", "asks"), [(1, 0), (2, 1)])
-def test_the_first_term_has_nobody_to_look_for(term: int, asks: int) -> None:
-    """Workers that are still starting must not be ended; a host is asked once a term."""
-    cell = Cell(term=term)
+def test_a_host_is_asked_once_a_term() -> None:
+    """Whichever term it is: that no other is known does not mean that there was none."""
+    cell = Cell()
     cell.host_answers = False
     for name in ("decode-1", "decode-2"):
         cell.add_worker(name, DECODE)
-    assert len(cell.host_asks) == asks
+    assert cell.host_asks == [AskHost("host")]
