@@ -7,7 +7,7 @@ from libs.runtime import failpoints
 from libs.runtime.bus import Bus
 from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
-from libs.runtime.metrics import gather
+from libs.runtime.metrics import TraceLosses, gather
 from libs.runtime.process import run, stop_signal
 from libs.runtime.ring import open_ring
 from libs.runtime.status import serve_status
@@ -49,14 +49,13 @@ async def main() -> None:
         outbox = Outbox(bus, config.instance, Terms(directory, config.model), patience_s=config.request_timeout_s)
         hub = Hub(outbox, metrics, Crowd(max_waiting=config.max_waiting, max_wait_s=config.max_wait_s))
         door = Door(bus, directory, outbox, config.model)
-        limits = Limits(config.model, config.max_model_len, tokenizer.vocab_size)
         service = Service(
             gateway=config.instance,
             door=door,
             hub=hub,
             metrics=metrics,
             tokenizer=tokenizer,
-            limits=limits,
+            limits=Limits(config.model, config.max_model_len, tokenizer.vocab_size),
             max_body_bytes=config.max_body_bytes,
             request_timeout_s=config.request_timeout_s,
             ring=ring,
@@ -66,6 +65,7 @@ async def main() -> None:
         async def scrape(openmetrics: bool) -> str:
             return await gather(bus, metrics.registry, openmetrics=openmetrics)
 
+        metrics.registry.register(TraceLosses(NAME, config.instance, ring))
         app = create_app(service, scrape, api_key=config.api_key.get_secret_value())
 
         def status() -> ServiceStatus:
