@@ -4,17 +4,14 @@ Exit codes: 0 done, 1 failed, 2 the command or its settings are wrong, 130 inter
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from libs.contracts.errors import ConfigError, HeadraceError
+from cli.exits import exit_codes
+from cli.keys import keys
 from libs.runtime.logs import setup_logs
-
-EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 app = typer.Typer(
     name="headrace",
@@ -22,6 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(keys)
 
 RunDirOption = Annotated[
     Path | None,
@@ -37,21 +35,6 @@ def main() -> None:
 def logs(context: typer.Context) -> None:
     """Serve a large language model as a pipeline of independent services."""
     setup_logs("info" if context.invoked_subcommand == "up" else "error", "text")
-
-
-@contextmanager
-def exit_codes() -> Iterator[None]:
-    """A typed error becomes one line on stderr and an exit code, never a traceback."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-    except HeadraceError as error:
-        sys.stderr.write(f"headrace: {error.message}\n")
-        raise typer.Exit(EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED) from None
-    except OSError as error:
-        sys.stderr.write(f"headrace: {error}\n")
-        raise typer.Exit(EXIT_FAILED) from None
 
 
 @app.command()

@@ -20,6 +20,7 @@ from services.gateway.door import Door
 from services.gateway.generate import Service
 from services.gateway.hub import Hub
 from services.gateway.intake import listening
+from services.gateway.keys import Keys
 from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
 from services.gateway.server import serving
@@ -36,6 +37,7 @@ async def main() -> None:
     setup_logs(config.log_level, config.log_format, service=NAME, instance=config.instance)
     failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
+    keys = Keys(config.api_key.get_secret_value(), config.keys_path)
     tokenizer, metrics = Tokenizer.from_dir(config.model_dir), Metrics(config.model)
     async with (
         telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio),
@@ -47,16 +49,16 @@ async def main() -> None:
     ):
         directory = await bus.cells()
         outbox = Outbox(bus, config.instance, Terms(directory, config.model), patience_s=config.request_timeout_s)
-        hub = Hub(outbox, metrics, Crowd(max_waiting=config.max_waiting, max_wait_s=config.max_wait_s))
+        crowd = Crowd(max_waiting=config.max_waiting, max_wait_s=config.max_wait_s, short_queue=config.short_queue)
+        hub = Hub(outbox, metrics, crowd)
         door = Door(bus, directory, outbox, config.model)
-        limits = Limits(config.model, config.max_model_len, tokenizer.vocab_size)
         service = Service(
             gateway=config.instance,
             door=door,
             hub=hub,
             metrics=metrics,
             tokenizer=tokenizer,
-            limits=limits,
+            limits=Limits(config.model, config.max_model_len, tokenizer.vocab_size),
             max_body_bytes=config.max_body_bytes,
             request_timeout_s=config.request_timeout_s,
             ring=ring,
@@ -66,7 +68,7 @@ async def main() -> None:
         async def scrape(openmetrics: bool) -> str:
             return await gather(bus, metrics.registry, openmetrics=openmetrics)
 
-        app = create_app(service, scrape, api_key=config.api_key.get_secret_value())
+        app = create_app(service, scrape, keys)
 
         def status() -> ServiceStatus:
             obstacle = door.obstacle

@@ -111,7 +111,7 @@ class Gateway(Process):
             patience_s=TIMEOUT_S,
             unix_s=lambda: self.clock.now_s,
         )
-        self.hub = Hub(outbox, self.metrics, Crowd(max_waiting=WAITING_MAX, max_wait_s=TIMEOUT_S))
+        self.hub = Hub(outbox, self.metrics, Crowd(max_waiting=WAITING_MAX, max_wait_s=TIMEOUT_S, short_queue=0))
         self.streams: dict[str, Stream] = {}
         self.start(self._serve())
 
@@ -172,6 +172,8 @@ class _Preparing:
             params=request.params,
             choices=request.choices,
             deadline_unix_ms=request.deadline_unix_ms,
+            priority=request.priority,
+            is_timed=request.is_timed,
         )
         return Prepared(sequence, CELL, cells[0].term, 0)
 
