@@ -161,6 +161,42 @@ def explain(
 
 
 @app.command()
+def roofline(
+    model: Annotated[str, typer.Argument(help="A known name such as llama-3-70b, a config.json, or as for `up`.")],
+    device: Annotated[
+        str, typer.Argument(help="a100, h100, h200, …; cpu probes this machine; none takes the three figures.")
+    ] = "",
+    flops: Annotated[float, typer.Option(min=0, help="TFLOP/s of the device.")] = 0,
+    bandwidth: Annotated[float, typer.Option(min=0, help="TB/s of its memory.")] = 0,
+    memory: Annotated[float, typer.Option(min=0, help="GB of its memory.")] = 0,
+    price: Annotated[float, typer.Option(min=0, help="Of one device for an hour, in any currency.")] = 0,
+    dtype: Annotated[str, typer.Option(help="Of the weights; --flops for its rate.")] = "bfloat16",
+    kv_dtype: Annotated[str, typer.Option(help="Of the KV cache.")] = "bfloat16",
+    context: Annotated[int, typer.Option(min=0, help="Tokens of each sequence; 0 is 4096 or the model's own.")] = 0,
+    prompt: Annotated[int, typer.Option(min=1, help="Tokens of a prompt that users share.")] = 1000,
+    users: Annotated[int, typer.Option(min=1, help="Who share it.")] = 128,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compute what a model can do on a device at best: memory, sequences, batches, speed and cost."""
+    from cli.roofline.command import show_roofline
+    from cli.roofline.splits import Load
+
+    with exit_codes():
+        text = show_roofline(
+            model,
+            device,
+            tflops=flops,
+            tb_s=bandwidth,
+            memory_gb=memory,
+            dtype=dtype,
+            kv_dtype=kv_dtype,
+            load=Load(context, prompt, users, price),
+            as_json=as_json,
+        )
+        sys.stdout.write(text)
+
+
+@app.command()
 def bench(
     model: Annotated[str, typer.Option(help="As for `up`.")] = "smollm2",
     scenario: Annotated[str, typer.Option(help="S1,S3,… [default: all]", show_default=False)] = "",
