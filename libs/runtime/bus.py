@@ -236,9 +236,7 @@ class Bus:
         await self._declare(flow.CELLS_BUCKET, lambda: cells.declare(self._js))
 
     async def claim_term(self, record: CellRecord, *, after: int | None = None) -> CellRecord:
-        """Store `record` under the next higher term of its cell, by compare-and-set. Returns it with that term.
-
-        Of what it says of the cell's blocks, what the last term has said stands.
+        """Store `record` under the cell's next term, with what the last one told of its blocks. Returns what is stored.
 
         Raises Fenced when `after` is given and the cell has a higher term by now: somebody else was faster.
         """

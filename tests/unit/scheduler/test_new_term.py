@@ -2,35 +2,12 @@
 
 import pytest
 
-from libs.contracts.messages import Finished, Gone, LogQuery, Resend
-from services.scheduler.choice import Phase
+from libs.contracts.messages import Finished, Gone
 from services.scheduler.events import AskHost, KillWorker, Listed
 from services.scheduler.state import DECODE, PREFILL
-from tests.fakes.engine import expected
 from tests.fakes.worker import FakeWorker
-from tests.unit.scheduler.cell import Cell, params, prompt
-
-PROMPT, SAMPLING = prompt(40), params(60)
-EXPECTED = expected(PROMPT, SAMPLING)[0]
-
-
-def take_over(new: Cell, old: Cell) -> None:
-    """The next term is over the same pool, and in front of the same gateway."""
-    new.pool, new.gateway = old.pool, old.gateway
-    new.gateway.resend = lambda request_id, position: new.resend(request_id, position).ids
-
-
-def succeeded(generated: int = 12, **changes: object) -> tuple[Cell, FakeWorker]:
-    """A cell of term 2 and the worker of term 1, in the middle of `r`, not yet attached."""
-    old = Cell()
-    worker = old.add_worker("decode-1", DECODE)
-    old.submit("r", PROMPT, SAMPLING)
-    old.run(lambda: old.choice("r").generated == generated)
-    new = Cell(term=2, **changes)  # type: ignore[arg-type]
-    take_over(new, old)
-    worker.detach()
-    new.workers[worker.incarnation] = worker
-    return new, worker
+from tests.unit.scheduler.cell import Cell
+from tests.unit.scheduler.succession import EXPECTED, PROMPT, SAMPLING, succeeded, take_over
 
 
 def test_a_new_term_goes_on_from_what_the_gateway_holds() -> None:
@@ -158,48 +135,6 @@ def test_an_attempt_that_was_taken_back_is_not_gone_on_with() -> None:
     assert cell.state.counts["adopted_sequences"] == 0
 
 
-def test_a_late_answer_of_a_higher_epoch_is_gone_above() -> None:
-    """What was begun without the gateway's answer would not be listened to."""
-    cell, worker = succeeded()
-    cell.gateway_answers = False
-    cell.gateway.held["r"].epoch = 5
-    cell.submit("r", PROMPT, SAMPLING, is_older=True)
-    cell.pass_while_alive(1.0)
-    cell.attach(worker)
-    cell.run(lambda: cell.choice("r").generated > 14)
-    assert cell.choice("r").epoch == 2 and cell.gateway.held["r"].epoch == 5
-    cell.gateway_answers = True
-    cell.turn()
-    cell.run()
-    assert cell.gateway.held["r"].epoch == 6
-    assert cell.log("r") == tuple(cell.gateway.held["r"].ids) == EXPECTED
-
-
-def test_a_question_that_names_a_higher_epoch_is_gone_above() -> None:
-    """The answer is lost, but not that the gateway listens to another attempt."""
-    cell, worker = succeeded()
-    cell.gateway_answers = False
-    cell.gateway.held["r"].epoch = 5
-    cell.submit("r", PROMPT, SAMPLING, is_older=True)
-    cell.pass_while_alive(1.0)
-    cell.attach(worker)
-    cell.run(lambda: cell.choice("r").generated > 14)
-    for _ in range(2):
-        cell.ask(Resend("r", 0, 0, term=2, epoch=5))
-    cell.run()
-    assert cell.choice("r").epoch == 6 and cell.state.counts["raised_unanswered"] == 1
-    assert cell.log("r") == EXPECTED
-
-
-def test_a_question_does_not_answer_for_a_log() -> None:
-    """While the gateway is asked what it holds, nothing is raised: its worker goes on with the attempt."""
-    cell, _ = succeeded()
-    cell.gateway_answers = False
-    cell.submit("r", PROMPT, SAMPLING, is_older=True)
-    cell.ask(Resend("r", 0, 0, term=2, epoch=9))
-    assert cell.choice("r").phase is Phase.ASKING and cell.choice("r").epoch == 1
-
-
 def test_what_nobody_asks_for_any_more_does_not_keep_the_term_shut() -> None:
     """A worker tells of a sequence whose message has left the queue."""
     cell, worker = succeeded()
@@ -238,41 +173,6 @@ def test_what_the_gateway_has_whole_or_not_at_all_is_acknowledged() -> None:
     cell.gateway.close("gone")
     cell.turn(arrival)
     assert cell.acked == ["r", "gone"] and not cell.state.choices
-
-
-def test_without_an_answer_it_is_generated_again() -> None:
-    """After a second; a late answer that nobody wants it still counts."""
-    cell, worker = succeeded()
-    cell.gateway_answers = False
-    cell.submit("r", PROMPT, SAMPLING, is_older=True)
-    assert [ask.message for ask in cell.asks] == [LogQuery(("r",), 2, "c0")]
-    cell.pass_while_alive(0.5)
-    assert cell.choice("r").phase is Phase.ASKING
-    cell.pass_while_alive(0.5)
-    assert cell.choice("r").phase is Phase.WAITING and cell.choice("r").generated == 0
-    cell.attach(worker)
-    cell.run(lambda: cell.choice("r").generated > 14)
-    assert tuple(cell.gateway.held["r"].ids) == EXPECTED[: len(cell.gateway.held["r"].ids)]
-    cell.gateway.close("r")
-    cell.answer_ask()
-    assert cell.acked == ["r"]
-
-
-def test_what_a_worker_tells_of_a_fenced_attempt_is_not_believed() -> None:
-    """Only the gateway knows whether it was, and it does not answer: the same tokens are drawn again."""
-    cell, worker = succeeded()
-    cell.gateway.held["r"].epoch = 2  # the older term had taken the request from this worker
-    garbled = iter((True,))
-    worker.garbles = lambda resident: next(garbled, False)
-    assert worker.boundary() == worker.boundary() == [], "its link is down"
-    cell.gateway_answers = False
-    cell.submit("r", PROMPT, SAMPLING, is_older=True)
-    cell.pass_while_alive(1.0)
-    cell.attach(worker)
-    cell.run(lambda: bool(cell.choice("r").worker))
-    assert (cell.choice("r").generated, cell.choice("r").epoch) == (0, 2)
-    cell.run()
-    assert cell.log("r") == EXPECTED
 
 
 def test_a_new_request_is_not_asked_about() -> None:
