@@ -214,6 +214,18 @@ def test_nothing_is_granted_before_all_workers_of_the_host_are_known() -> None:
     assert cell.log("r") == EXPECTED
 
 
+def test_workers_that_are_still_starting_are_not_ended() -> None:
+    """As long as nobody has obeyed an earlier term, one that has marked its use of the pool has time to say Hello."""
+    cell = Cell()
+    cell.host_answers = False
+    worker = cell.add_worker("decode-1", DECODE)
+    cell.turn(Listed("host", (worker.incarnation, "starting")))
+    cell.pass_while_alive(9.5)
+    assert cell.killed == []
+    cell.pass_while_alive(0.5)
+    assert cell.killed == [KillWorker("host", "starting")]
+
+
 def test_a_host_is_asked_once_a_term() -> None:
     """Whichever term it is: that no other is known does not mean that there was none."""
     cell = Cell()
