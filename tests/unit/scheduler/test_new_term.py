@@ -219,6 +219,7 @@ def test_workers_that_are_still_starting_are_not_ended() -> None:
     cell = Cell()
     cell.host_answers = False
     worker = cell.add_worker("decode-1", DECODE)
+    cell.run()
     cell.turn(Listed("host", (worker.incarnation, "starting")))
     cell.pass_while_alive(9.5)
     assert cell.killed == []
