@@ -24,7 +24,7 @@ class Config(ServiceConfig):
     itl_target_ms: float = Field(default=50.0, gt=0)  # and how long where streams wait for their next token
     max_waiting: int = Field(default=1024, ge=1)  # requests taken from the queue, running ones included
     max_running: int = Field(default=64, ge=1)
-    event_log_path: str = ""  # a file that gets every event, prompts included; empty: none
+    event_log_path: str = ""  # gets every event, prompts included, a file a term; empty: none
 
     @field_validator("link_token")
     @classmethod
