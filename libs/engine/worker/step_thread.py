@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from libs.engine.rows import Sampled, StepRow
 from libs.engine.worker.boundary import Boundary, Order, Word
-from libs.engine.worker.ports import BlockPool, StepEngine
+from libs.engine.worker.ports import BlockPool, HostTier, StepEngine
 from libs.engine.worker.residents import Residents
 from libs.runtime.failpoints import failpoint
 
@@ -30,9 +30,15 @@ class StepThread:
     """`post` is called from the thread, once a step and once for each version or Hello; it must not block."""
 
     def __init__(
-        self, residents: Residents, engine: StepEngine, pool: BlockPool, post: Callable[[Post], object]
+        self,
+        residents: Residents,
+        engine: StepEngine,
+        pool: BlockPool,
+        post: Callable[[Post], object],
+        tier: HostTier | None = None,
     ) -> None:
-        self._boundary = Boundary(residents, _Watched(engine), pool, post, time.monotonic_ns)
+        watched = None if tier is None else _WatchedTier(tier)
+        self._boundary = Boundary(residents, _Watched(engine), pool, post, time.monotonic_ns, watched)
         self._post = post
         self._thread = threading.Thread(target=self._run, name="steps", daemon=True)
         self._wake = threading.Condition()
@@ -100,3 +106,22 @@ class _Watched:
         samples = self._engine.step(rows)
         failpoint("worker.step.published")
         return samples
+
+
+class _WatchedTier:
+    """The host tier, with a place for a fault behind each block that has travelled."""
+
+    def __init__(self, tier: HostTier) -> None:
+        self._tier = tier
+
+    @property
+    def blocks(self) -> int:
+        return self._tier.blocks
+
+    def swap_out(self, block: int, host_block: int) -> None:
+        self._tier.swap_out(block, host_block)
+        failpoint("worker.swap.out")
+
+    def swap_in(self, block: int, host_block: int) -> None:
+        self._tier.swap_in(block, host_block)
+        failpoint("worker.swap.in")
