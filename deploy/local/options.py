@@ -47,6 +47,11 @@ class UpOptions:
     failpoints_file: str = ""  # of every process, the supervisor included; for tests
     longest_backoff_s: float = 5.0  # before a program is started again; tests kill more often than accidents do
 
+    @property
+    def needs_key(self) -> bool:
+        """Whether clients have to show one."""
+        return bool(self.api_key or self.overrides.get("gateway", {}).get("keys_path"))
+
     def count(self, service: str) -> int:
         """How many processes of `service` run."""
         counts = {
@@ -93,10 +98,10 @@ def check_options(options: UpOptions) -> None:
         raise ConfigError("--role disaggregated needs a prefill worker: --prefill 1 or more")
     if options.host_tier is not None and not options.host_blocks:
         raise ConfigError("--host-tier names the file of a tier without blocks: give --host-blocks")
-    if not options.api_key and not is_loopback(options.host):
+    if not options.needs_key and not is_loopback(options.host):
         raise ConfigError(
             f"--host {options.host} is reachable from other machines and there is no API key; "
-            "set HR_GATEWAY_API_KEY, or serve on 127.0.0.1"
+            "set HR_GATEWAY_API_KEY or --set gateway.keys_path=FILE, or serve on 127.0.0.1"
         )
 
 

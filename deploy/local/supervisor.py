@@ -150,7 +150,7 @@ class Supervisor:
             phase=self._phase,
             base_url=stack.base_url,
             model=stack.options.model,
-            needs_key=bool(stack.options.api_key),
+            needs_key=stack.options.needs_key,
             kv_blocks=stack.blocks,
             block_tokens=stack.layout.block_tokens,
             pool_bytes=stack.layout.pool_bytes(stack.blocks),

@@ -47,6 +47,7 @@ SETTINGS = {
         "model_dir",
         "model",
         "api_key",
+        "keys_path",
         "max_body_bytes",
         "otlp_sample_key",
         "request_timeout_s",
