@@ -31,6 +31,8 @@ WORKER = {
     "max_model_len",
     "max_batch_tokens",
     "pool",
+    "host_pool",
+    "host_bytes_per_s",
     "kernels",
     "packed_dir",
     "threads",
