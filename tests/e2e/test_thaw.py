@@ -15,7 +15,7 @@ import pytest_asyncio
 from cli.models import DEFAULT_NAME, cache_root, resolve_model
 from libs.contracts.messages import Began
 from services.scheduler.block_pool import BlockPool
-from services.scheduler.event_log import read_log, replay
+from services.scheduler.event_log import log_path, read_log, replay
 from tests.chaos.history import History, Operation
 from tests.chaos.lane import FAILPOINT, OPTIONS, Lane
 from tests.e2e.pool_view import PoolView
@@ -43,7 +43,6 @@ async def lane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lane]:
         "schedulers": 2,
         "tokenizers": 1,
         "kv_blocks": 192,
-        "scheduler_settings": {"event_log_path": str(folder / "events.jsonl")},
     }
     async with Lane(folder, "hybrid", options).opened() as running:
         yield running
@@ -57,7 +56,7 @@ async def test_a_thawed_worker_writes_where_nobody_reads(lane: Lane) -> None:
     """
     frozen, other = lane.pids("decode_worker")
     [supervisor] = lane.pids("supervisor")
-    pool, lane_log = PoolView(supervisor), lane.run_dir.path.parent / "events.jsonl"
+    pool, log = PoolView(supervisor), await _log(lane)
     load, streams, operations = await _under_way(lane)
     lane.arm(f"{frozen} worker.frame.after=delay:{SILENT_S}", f"{supervisor} host.kill.received=delay:{KILL_HELD_S}")
     await _until(lambda: any(event.get("event") == FAILPOINT for event in lane.new_log_events()))
@@ -66,7 +65,7 @@ async def test_a_thawed_worker_writes_where_nobody_reads(lane: Lane) -> None:
     await _until(lambda: _have_news(operations, struck))
     lane.signal(other, signal.SIGSTOP)
     before = pool.copy()
-    held = _blocks(lane_log)
+    held = _blocks(log)
     lane.signal(frozen, signal.SIGCONT)
     await asyncio.sleep(SIDE_BY_SIDE_S)
     after = pool.copy()
@@ -100,13 +99,14 @@ async def test_of_two_schedulers_workers_obey_one(lane: Lane) -> None:
     lane.signal(frozen, signal.SIGSTOP)
     while await _leader(lane) in (frozen, 0):
         await asyncio.sleep(0.05)
-    await _until(lambda: bool(_begun(lane.run_dir.path.parent / "events.jsonl")))
+    log = await _log(lane)
+    await _until(lambda: bool(_begun(log)))
     lane.signal(frozen, signal.SIGCONT)
     await asyncio.gather(*streams)
     await _until(lambda: frozen not in lane.pids("scheduler"))
 
     _check(load, operations)
-    begun = _begun(lane.run_dir.path.parent / "events.jsonl")
+    begun = _begun(log)
     assert {each.term for each in begun} == {await _term(lane)}
     for incarnation in {each.incarnation for each in begun}:
         versions = [each.version for each in begun if each.incarnation == incarnation]
@@ -147,9 +147,7 @@ def _blocks(log: Path) -> BlockPool:
 
 def _begun(log: Path) -> list[Began]:
     """What the present leader has heard of versions taken."""
-    if not log.exists() or not (lines := log.read_bytes().splitlines()):
-        return []
-    _, turns = read_log(lines)
+    _, turns = read_log(log.read_bytes().splitlines())
     return [event for turn in turns for event in turn.events if isinstance(event, Began)]
 
 
@@ -157,6 +155,11 @@ async def _leader(lane: Lane) -> int:
     """The process that leads in the highest term of those that answer; 0 when none does."""
     answers = await lane.answers()
     return max(((cell.term, each.pid) for each in answers.values() for cell in each.cells), default=(0, 0))[1]
+
+
+async def _log(lane: Lane) -> Path:
+    """Where the leader writes down what it takes in."""
+    return log_path(str(lane.run_dir.logs / "events.jsonl"), await _term(lane))
 
 
 async def _term(lane: Lane) -> int:
