@@ -15,7 +15,8 @@ import pytest_asyncio
 from cli.models import DEFAULT_NAME, cache_root, resolve_model
 from libs.contracts.messages import Began
 from services.scheduler.block_pool import BlockPool
-from services.scheduler.event_log import log_path, read_log, replay
+from services.scheduler.event_log import log_path, read_log
+from services.scheduler.plan import turn
 from tests.chaos.history import History, Operation
 from tests.chaos.lane import FAILPOINT, OPTIONS, Lane
 from tests.e2e.pool_view import PoolView
@@ -139,16 +140,16 @@ def _have_news(operations: list[Operation], struck: list[int]) -> bool:
 
 def _blocks(log: Path) -> BlockPool:
     """What the scheduler knows of every block, by the events that it has taken in so far."""
-    state, turns = read_log(log.read_bytes().splitlines())
-    for _ in replay(state, turns):
-        pass
+    state, turns = read_log(log.read_bytes().splitlines(keepends=True))
+    for taken, _ in turns:
+        turn(state, taken.events, taken.now_s)
     return state.memory.pool
 
 
 def _begun(log: Path) -> list[Began]:
     """What the present leader has heard of versions taken."""
-    _, turns = read_log(log.read_bytes().splitlines())
-    return [event for turn in turns for event in turn.events if isinstance(event, Began)]
+    _, turns = read_log(log.read_bytes().splitlines(keepends=True))
+    return [event for taken, _ in turns for event in taken.events if isinstance(event, Began)]
 
 
 async def _leader(lane: Lane) -> int:
