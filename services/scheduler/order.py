@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from services.scheduler.choice import Choice
 from services.scheduler.fair_queue import LEAD_TOKENS, FairQueue
 from services.scheduler.poison import runs_alone
-from services.scheduler.prefix import Node
+from services.scheduler.prefix import Awaited
 from services.scheduler.reasons import PLACES, Reason
 
 Rank = tuple[bool, int, int]
@@ -46,7 +46,7 @@ class WaitQueue:
     def __init__(self, *, lead_tokens: int = LEAD_TOKENS) -> None:
         self._lead_tokens = lead_tokens
         self._waiting: dict[int, Choice] = {}  # all of them, parked or not
-        self._parked: dict[int, Node] = {}  # handle → what it waits for
+        self._parked: dict[int, Awaited] = {}  # handle → what it waits for
         self._suspects: list[int] = []  # heap of handles
         self._classes: dict[int, FairQueue] = {}
         self._listed: list[int] = []  # heap of classes in which somebody may be ready
@@ -96,20 +96,20 @@ class WaitQueue:
         if self._waiting.pop(choice.handle, None) is None:
             return
         self._moved.pop(choice.handle, None)
-        node = self._parked.pop(choice.handle, None)
-        if node is not None:
-            node.waiters.remove(choice.handle)
+        awaited = self._parked.pop(choice.handle, None)
+        if awaited is not None:
+            awaited.unpark(choice.handle)
         self._take(choice)
         self._class_of(choice).leave(choice.share)
 
-    def park(self, choice: Choice, node: Node) -> None:
-        """Pass it over until `node` is committed or gone."""
-        self._parked[choice.handle] = node
-        node.waiters.append(choice.handle)
+    def park(self, choice: Choice, awaited: Awaited) -> None:
+        """Pass it over until what it waits for is committed or gone."""
+        self._parked[choice.handle] = awaited
+        awaited.park(choice.handle)
         self._take(choice)
 
     def wake(self, handles: list[int]) -> None:
-        """Their node is committed or gone (and has forgotten them)."""
+        """What they wait for is committed or gone (and has forgotten them)."""
         for handle in handles:
             del self._parked[handle]
             self._put(self._waiting[handle])

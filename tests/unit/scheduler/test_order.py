@@ -8,7 +8,7 @@ import pytest
 from libs.contracts.messages import SamplingParams, Sequence
 from services.scheduler.choice import Choice
 from services.scheduler.order import WaitQueue, by_turn, rank
-from services.scheduler.prefix import Node
+from services.scheduler.prefix import Awaited, Key, Run
 from services.scheduler.reasons import Reason
 
 LEAD_TOKENS = 100
@@ -24,8 +24,8 @@ def waiting(handle: int, tenant: str = "t", *, priority: int = 0, due_s: float =
     return Choice(handle, sequence, "", [1], sequence.params, 0.0, 1, **state)
 
 
-def node() -> Node:
-    return Node("t", (1,), 0, None, owner=9)
+def awaited() -> Awaited:
+    return Awaited(Run(Key("t"), None, 0, owner=9), 1)
 
 
 def queued(*choices: Choice) -> WaitQueue:
@@ -140,20 +140,20 @@ def test_a_suspect_goes_before_everybody() -> None:
 def test_a_parked_choice_is_passed_over_until_it_is_woken() -> None:
     """Then it stands where it stood before, in whatever class and for whatever reason."""
     for first in (waiting(1), waiting(3, priority=-1), waiting(3, due_s=1), waiting(3, deaths=2)):
-        queue, pending = queued(first, waiting(2)), node()
+        queue, pending = queued(first, waiting(2)), awaited()
         queue.park(first, pending)
         assert (queue.head() or first).handle == 2
-        queue.wake(pending.waiters)
+        queue.wake(list(pending.run.waiters))
         assert queue.head() is first
 
 
 def test_a_parked_choice_that_gives_up_is_not_woken() -> None:
-    """Its node forgets it, and so does the queue."""
-    choice, pending = waiting(1), node()
+    """What it waited for forgets it, and so does the queue."""
+    choice, pending = waiting(1), awaited()
     queue = queued(choice)
     queue.park(choice, pending)
     queue.remove(choice)
-    assert (pending.waiters, len(queue), queue.head()) == ([], 0, None)
+    assert (pending.run.waiters, len(queue), queue.head()) == ({}, 0, None)
 
 
 @pytest.mark.parametrize(
