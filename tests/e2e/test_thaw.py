@@ -31,7 +31,7 @@ SILENT_S = 3.0  # for which the frozen worker tells nobody what it does
 KILL_HELD_S = 4.5
 SIDE_BY_SIDE_S = 0.5  # below any liveness limit: the one that took over stands still meanwhile
 WITHIN_S = 20.0
-TOKENS = 256
+TOKENS = 160
 
 Answers = tuple[tuple[int, ...], ...]
 Streams = tuple[list[Operation], list["asyncio.Task[None]"]]
