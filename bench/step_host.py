@@ -40,6 +40,12 @@ class InstantLibrary:
     def hr_step(self, *arguments: int) -> int:
         return 0
 
+    def hr_watch(self, context: int, ns: int, /) -> None:
+        pass
+
+    def hr_op(self, op: int, /) -> bytes | None:
+        return None
+
     def hr_error(self, code: int, /) -> bytes:
         return b""
 

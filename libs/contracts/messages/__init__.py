@@ -25,8 +25,11 @@ from libs.contracts.messages.host import (
     HostReply,
     Incarnations,
     Kill,
+    Lap,
     ListIncarnations,
+    ProfileQuery,
     ServiceStatus,
+    WorkerProfile,
 )
 from libs.contracts.messages.link import (
     Ack,
@@ -99,10 +102,12 @@ __all__ = [
     "Incarnations",
     "Kill",
     "Known",
+    "Lap",
     "Leaving",
     "ListIncarnations",
     "LogQuery",
     "Logs",
+    "ProfileQuery",
     "Prompt",
     "Rejected",
     "RepliesMessage",
@@ -126,5 +131,6 @@ __all__ = [
     "TokenFrame",
     "Until",
     "WorkerMessage",
+    "WorkerProfile",
     "WorkerReport",
 ]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from libs.contracts.messages import Delta, Hello, Resync, Snapshot
+from libs.engine.worker.laps import ABSORB, ORDERS, REPORTS, ROWS, Laps
 from libs.engine.worker.ports import BlockPool, StepEngine
 from libs.engine.worker.residents import Residents, Step, StepReport, Taken
 
@@ -35,9 +36,11 @@ class Boundary:
         pool: BlockPool,
         post: Callable[[Word], object],
         now_ns: Callable[[], int],
+        laps: Laps | None = None,
     ) -> None:
         self._residents, self._engine, self._pool = residents, engine, pool
         self._post, self._now_ns = post, now_ns
+        self._laps = laps or Laps(now_ns)
 
     def receive(self, inbox: Iterable[Order]) -> None:
         """First: what has arrived since the last boundary."""
@@ -46,6 +49,7 @@ class Boundary:
                 self._post(HelloReady(message.session, self._residents.hello()))
             else:
                 self._residents.offer(message)
+        self._laps.lap(ORDERS)
 
     def take(self) -> bool:
         """Then one version with its resets and copies. False when there was none."""
@@ -58,15 +62,22 @@ class Boundary:
         if isinstance(taken, Taken):
             for copy in taken.copies:
                 self._pool.copy(copy.source, copy.target, copy.tokens)
+        self._laps.lap(ORDERS)
         return True
 
     def rows(self) -> Step | None:
         """Then the rows that may advance. None when there is nothing to compute or to report."""
-        return self._residents.rows_for_step(self._now_ns())
+        step = self._residents.rows_for_step(self._now_ns())
+        self._laps.lap(ROWS)
+        return step
 
     def step(self, step: Step) -> None:
         """At last the step itself, and its report."""
         started_ns = self._now_ns()
         samples = self._engine.step(step.rows) if step.rows else []
         ended_ns = self._now_ns()
-        self._post(self._residents.absorb(step, samples, started_ns=started_ns, ended_ns=ended_ns))
+        self._laps.step(step.batch_tokens)
+        report = self._residents.absorb(step, samples, started_ns=started_ns, ended_ns=ended_ns)
+        self._laps.lap(ABSORB)
+        self._post(report)
+        self._laps.lap(REPORTS)

@@ -48,4 +48,5 @@ def load(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loaded:
         max_model_len=max_model_len,
         model_digest=model_digest(config.model_dir),
         numerics_class=opened.numerics_class,
+        op_times=opened.op_times,
     )

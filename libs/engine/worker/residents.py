@@ -89,6 +89,10 @@ class Residents:
         self._unsure: list[Held] = []  # of which the scheduler does not know where they stand
         self._copies_done = 0
 
+    @property
+    def is_vacant(self) -> bool:
+        return not self._held
+
     def hello(self) -> Hello:
         """Who this worker is and what it holds; orders not yet taken are void from here on, until a Snapshot."""
         self._await_snapshot()

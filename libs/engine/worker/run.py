@@ -81,6 +81,7 @@ async def run_worker(kind: type[C], role: Role, load: Loader | None = None) -> N
             mark_pool_use(pool_source(config.pool), config.incarnation)
             leader = CellLeader(await bus.cells(), config.model, config.cell)
             life.worker = Worker(config, role, loaded, bus, leader, ring)
+            await life.worker.profiler.serve(bus)
             await life.worker.run(stop, config.drain_s)
     log.info("stopped")
 

@@ -3,16 +3,20 @@
 import asyncio
 import contextlib
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from libs.contracts.kv_layout import KvLayout
 from libs.contracts.messages import Hello
+from libs.engine.op_times import OpTimes
 from libs.engine.worker.config import WorkerConfig
+from libs.engine.worker.laps import Laps
 from libs.engine.worker.link_client import CellLeader, SchedulerLink
 from libs.engine.worker.order_check import OrderLimits
 from libs.engine.worker.ports import BlockPool, StepEngine
+from libs.engine.worker.profiler import Profiler
 from libs.engine.worker.reporter import Reporter
 from libs.engine.worker.residences import Residences
 from libs.engine.worker.residents import Residents
@@ -49,6 +53,7 @@ class Loaded:
     max_model_len: int
     model_digest: str
     numerics_class: str
+    op_times: OpTimes | None = None  # of the engine, where it counts them
 
 
 class Worker:
@@ -68,7 +73,9 @@ class Worker:
             fill_counts=loaded.pool.fill_counts_N,
         )
         post = _poster(asyncio.get_running_loop(), self._posts)
-        self._steps = StepThread(residents, loaded.engine, loaded.pool, post)
+        laps = Laps(time.monotonic_ns, loaded.op_times)
+        self._steps = StepThread(residents, loaded.engine, loaded.pool, post, laps)
+        self.profiler = Profiler(identity.worker, self._steps, laps)
         limits = OrderLimits(loaded.pool_blocks, loaded.layout.block_tokens, loaded.max_model_len)
         token = config.link_token.get_secret_value()
         self.link = SchedulerLink(leader, token=token, limits=limits, to_steps=self._steps.send)
