@@ -17,7 +17,9 @@ from libs.engine.native.loading import pack_private
 from libs.engine.native.pool import NativePool
 from libs.engine.native.probe import CONFIG, checkpoint
 from libs.engine.worker.boundary import Boundary
-from libs.engine.worker.residents import Residents, StepReport
+from libs.engine.worker.laps import Laps
+from libs.engine.worker.residents import Residents
+from libs.engine.worker.step_values import StepReport
 
 BLOCK_TOKENS = 16
 
@@ -99,7 +101,7 @@ def boundary(residents: list[Resident], post: Any) -> Boundary:
     )
     order = StandingOrder()
     order.reset(1, tuple(residents))
-    whole = Boundary(held, engine, pool, post, time.monotonic_ns)
+    whole = Boundary(held, engine, pool, post, Laps(time.monotonic_ns))
     whole.receive([Snapshot(1, 1, tuple(residents), order.hash)])
     assert whole.take()
     pool.fill_counts_N[:] = BLOCK_TOKENS  # taking the order reset what it granted

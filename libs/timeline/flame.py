@@ -15,7 +15,7 @@ ROW: Final = 20
 CHARACTER: Final = 6.6  # of the font, on average
 LEAST_WIDTH: Final = 0.3
 TITLE: Final = 26
-COLOURS: Final = {"kernels": "#e07b39", "python": "#4f8fc0", "link": "#6aa84f", "idle": "#b8bec6"}
+COLOURS: Final = {"kernels": "#e07b39", "python": "#4f8fc0", "link": "#6aa84f", "copies": "#a05fb0", "idle": "#b8bec6"}
 OTHER_COLOUR: Final = "#9aa3ad"
 STYLE: Final = "text { font: 12px monospace; fill: #101418; } rect { stroke: #fff; stroke-width: 0.5; }"
 

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from libs.contracts.messages import Delta, Hello, Resync, Snapshot
-from libs.engine.worker.laps import ABSORB, ORDERS, REPORTS, ROWS, Laps
-from libs.engine.worker.ports import BlockPool, StepEngine
-from libs.engine.worker.residents import Residents, Step, StepReport, Taken
+from libs.engine.worker.laps import ABSORB, COPIES, ORDERS, REPORTS, ROWS, Laps
+from libs.engine.worker.ports import BlockPool, HostTier, StepEngine
+from libs.engine.worker.residents import Residents
+from libs.engine.worker.step_values import Move, Step, StepReport, Taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ Order = Snapshot | Delta | HelloWanted
 
 
 class Boundary:
-    """`post` is told everything in the order in which it happened; `now_ns` is monotonic."""
+    """`post` is told everything in the order in which it happened; the clock is that of `laps`."""
 
     def __init__(
         self,
@@ -35,12 +36,11 @@ class Boundary:
         engine: StepEngine,
         pool: BlockPool,
         post: Callable[[Word], object],
-        now_ns: Callable[[], int],
-        laps: Laps | None = None,
+        laps: Laps,
+        tier: HostTier | None = None,
     ) -> None:
-        self._residents, self._engine, self._pool = residents, engine, pool
-        self._post, self._now_ns = post, now_ns
-        self._laps = laps or Laps(now_ns)
+        self._residents, self._engine, self._pool, self._tier = residents, engine, pool, tier
+        self._post, self._laps, self._now_ns = post, laps, laps.now_ns
 
     def receive(self, inbox: Iterable[Order]) -> None:
         """First: what has arrived since the last boundary."""
@@ -52,17 +52,30 @@ class Boundary:
         self._laps.lap(ORDERS)
 
     def take(self) -> bool:
-        """Then one version with its resets and copies. False when there was none."""
+        """Then one version with its resets, copies and swaps. False when there was none.
+
+        Before Began is sent: from then on fill counts are believed, and nothing of a removed resident is touched.
+        """
         taken = self._residents.take_version(self._now_ns())
-        if taken is None:
-            return False
-        if isinstance(taken, Taken) and taken.resets:
-            self._pool.reset(taken.resets)  # before Began is sent: from then on their fill counts are believed
-        self._post(taken)
-        if isinstance(taken, Taken):
-            for copy in taken.copies:
-                self._pool.copy(copy.source, copy.target, copy.tokens)
+        if not isinstance(taken, Taken):
+            if taken is not None:
+                self._post(taken)
+            return taken is not None
         self._laps.lap(ORDERS)
+        for move in taken.outward:
+            self._move(move)
+        if taken.outward:
+            self._laps.lap(COPIES)
+        if taken.resets:
+            self._pool.reset(taken.resets)
+        self._post(taken)
+        self._laps.lap(ORDERS)
+        for copy in taken.copies:
+            self._pool.copy(copy.source, copy.target, copy.tokens)
+        for move in taken.inward:
+            self._move(move)
+        if taken.copies or taken.inward:
+            self._laps.lap(COPIES)
         return True
 
     def rows(self) -> Step | None:
@@ -81,3 +94,11 @@ class Boundary:
         self._laps.lap(ABSORB)
         self._post(report)
         self._laps.lap(REPORTS)
+
+    def _move(self, move: Move) -> None:
+        assert self._tier is not None, "the checks of an order let no swap pass where there is no tier"
+        started_ns = self._now_ns()
+        copy = self._tier.swap_in if move.inward else self._tier.swap_out
+        for block, host_block in move.pairs:
+            copy(block, host_block)
+        self._residents.note_moved(move, self._now_ns() - started_ns)

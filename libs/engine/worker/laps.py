@@ -12,6 +12,7 @@ IDLE = "idle"  # nobody is here
 AWAIT_ORDER = "link;await order"  # somebody is, and may not advance until the scheduler says so
 ORDERS = "link;orders"  # taken in, versions and their copies with them
 REPORTS = "link;reports"  # handed to the event loop
+COPIES = "copies"  # of blocks: prefixes, and swaps to and from the host's tier
 ROWS = "python;rows"
 ENGINE = "python;engine"  # rows to the kernels' structures and back, and waiting for the interpreter
 ABSORB = "python;absorb"
@@ -33,7 +34,7 @@ class Laps:
 
     def __init__(self, now_ns: Callable[[], int], ops: OpTimes | None = None) -> None:
         """Without `ops` an engine's step is one piece."""
-        self._now_ns, self._ops = now_ns, ops
+        self.now_ns, self._ops = now_ns, ops
         self._laps_ns: Counter[str] | None = None
         self._began_ns = self._at_ns = 0
         self._steps = self._batch_tokens = 0
@@ -42,12 +43,12 @@ class Laps:
         self._laps_ns, self._steps, self._batch_tokens = Counter(), 0, 0
         if self._ops is not None:
             self._ops.watch()
-        self._began_ns = self._at_ns = self._now_ns()
+        self._began_ns = self._at_ns = self.now_ns()
 
     def lap(self, path: str) -> None:
         """What was done since the last lap was this."""
         if self._laps_ns is not None:
-            at_ns = self._now_ns()
+            at_ns = self.now_ns()
             self._laps_ns[path] += at_ns - self._at_ns
             self._at_ns = at_ns
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from libs.engine.rows import Sampled, StepRow
 from libs.engine.worker.boundary import Boundary, Order, Word
 from libs.engine.worker.laps import AWAIT_ORDER, IDLE, Laps
-from libs.engine.worker.ports import BlockPool, StepEngine
+from libs.engine.worker.ports import BlockPool, HostTier, StepEngine
 from libs.engine.worker.residents import Residents
 from libs.runtime.failpoints import failpoint
 
@@ -37,9 +37,10 @@ class StepThread:
         pool: BlockPool,
         post: Callable[[Post], object],
         laps: Laps | None = None,
+        tier: HostTier | None = None,
     ) -> None:
         self._laps = laps or Laps(time.monotonic_ns)
-        self._boundary = Boundary(residents, _Watched(engine), pool, post, time.monotonic_ns, self._laps)
+        self._boundary = Boundary(residents, _Watched(engine), pool, post, self._laps, tier)
         self._residents, self._post = residents, post
         self._thread = threading.Thread(target=self._run, name="steps", daemon=True)
         self._wake = threading.Condition()
