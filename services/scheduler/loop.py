@@ -47,16 +47,12 @@ class Clock:
         self._offset_s -= seconds
 
 
-def _unheard(now_s: float, events: tuple[Event, ...], commands: list[Command], journal: list[Noted]) -> None:
-    """Nobody writes down what is decided."""
-
-
 class Loop:
     """Events may be posted before `run`; they wait for it."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.on_turn: OnTurn = _unheard
+        self.on_turn: list[OnTurn] = []  # who writes down what is decided
         self._events: list[Event] = []
         self._wake = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
@@ -90,7 +86,9 @@ class Loop:
         now_s = self._turned_s = self.clock.now_s()
         log.append(now_s, events)
         commands = turn(state, events, now_s)
-        self.on_turn(now_s, events, commands, state.take_journal())
+        journal = state.take_journal()
+        for tell in self.on_turn:
+            tell(now_s, events, commands, journal)
         if commands:
             failpoint("scheduler.decided")
         for command in commands:

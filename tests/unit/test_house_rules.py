@@ -39,6 +39,7 @@ CARRIERS = {  # modules of the scheduler that wait, send or read: everything els
     "reign",
     "rpc",
     "standby",
+    "wait_spans",
 }
 
 # In pieces, so that this file does not hold them.
