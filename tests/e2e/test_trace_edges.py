@@ -27,7 +27,7 @@ def edges(spans: list[SeenSpan]) -> set[tuple[str | None, str]]:
 
 @pytest.mark.parametrize("role", ["hybrid", "disaggregated"])
 async def test_a_request_shows_exactly_the_edges_of_the_flow(stack: StackFactory, role: str) -> None:
-    """Every hop once, each under the one that caused it; its phases below; and a collector that stalls changes nothing."""
+    """Every hop once, under the one that caused it, with its phases; when the collector stalls, nothing changes."""
     with collector() as seen:
         running = stack(role=role, otlp_endpoint=seen.endpoint)
         body = {"model": running.model, "prompt": "One two three", "max_tokens": 4, "temperature": 0}
