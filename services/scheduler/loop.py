@@ -87,6 +87,7 @@ class Loop:
         log.append(now_s, events)
         commands = turn(state, events, now_s)
         journal = state.take_journal()
+        log.decided(commands, journal)
         for tell in self.on_turn:
             tell(now_s, events, commands, journal)
         if commands:

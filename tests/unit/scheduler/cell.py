@@ -25,7 +25,6 @@ from libs.contracts.messages import (
 )
 from services.scheduler.audit import audit
 from services.scheduler.choice import Choice
-from services.scheduler.event_log import Turn
 from services.scheduler.events import (
     AckRequest,
     Answered,
@@ -87,7 +86,7 @@ class Cell:
         self.opened: list[OpenCell] = []
         self.indexed: list[UpdateIndex] = []
         self.replies: list[Done | Resent | CellStatus] = []
-        self.turns: list[Turn] = []
+        self.decide = turn  # or the same with something beside it
         self.commands: list[list[Command]] = []
         self.gateway = FakeGateway(lambda request_id, position: self.resend(request_id, position).ids)
         self.gateway_answers = self.host_answers = True
@@ -114,8 +113,7 @@ class Cell:
     # Events
 
     def turn(self, *events: Event) -> None:
-        self.turns.append(Turn(self.now_s, events))
-        commands = turn(self.state, events, self.now_s)
+        commands = self.decide(self.state, events, self.now_s)
         problems = audit(self.state)
         assert not problems, problems
         self.commands.append(commands)
@@ -182,10 +180,10 @@ class Cell:
         gateway: str = GATEWAY,
         tenant: str = "t",
         deadline_s: float = 600.0,
-        choices: int = 1,
         is_older: bool = False,
+        **fields: Any,
     ) -> Arrived:
-        """The event of `submit`, to be taken in with others."""
+        """The event of `submit`, to be taken in with others. `fields` are the Sequence's."""
         self.gateway.open(request_id)
         sequence = messages.Sequence(
             request_id=request_id,
@@ -199,8 +197,8 @@ class Cell:
                 for index in range(len(ids) // BLOCK_TOKENS)
             ),
             params=sampling or params(),
-            choices=choices,
             deadline_unix_ms=int((self.now_s + deadline_s) * 1000),
+            **{"choices": 1, **fields},
         )
         return Arrived(sequence, f"trace-of-{request_id}", is_older)
 
