@@ -5,7 +5,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from tests.e2e.client import complete
+from tests.e2e.client import complete, until
 from tests.e2e.conftest import Stack
 from tests.unit.exposition import complaints
 
@@ -79,12 +79,15 @@ async def test_every_known_name_is_there_and_moves(hybrid: Stack) -> None:
 
 async def test_what_is_told_is_clean_and_comes_from_every_service(hybrid: Stack) -> None:
     """Nothing that a scraper would refuse; each process says what its traces lost."""
-    text = httpx.get(hybrid.base_url.removesuffix("/v1") + "/metrics").text
+    services = ("gateway", "tokenizer", "scheduler", "prefill_worker", "decode_worker")
 
-    assert complaints(text, openmetrics=False) == []
-    lost = [family for family in parse_text(text) if family.name == "headrace:trace_records_dropped"]
-    told = {sample.labels["service"]: sample.value for family in lost for sample in family.samples}
-    assert told == dict.fromkeys(("gateway", "tokenizer", "scheduler", "prefill_worker", "decode_worker"), 0)
+    def told() -> dict[str, float]:
+        text = httpx.get(hybrid.base_url.removesuffix("/v1") + "/metrics").text
+        assert complaints(text, openmetrics=False) == []
+        lost = [family for family in parse_text(text) if family.name == "headrace:trace_records_dropped"]
+        return {sample.labels["service"]: sample.value for family in lost for sample in family.samples}
+
+    await until(lambda: told() == dict.fromkeys(services, 0), within_s=10, what="an answer of each")
 
 
 async def test_openmetrics_are_answered_to_those_who_ask(hybrid: Stack) -> None:
