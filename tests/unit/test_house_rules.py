@@ -159,6 +159,12 @@ def test_the_readme_draws_every_hop() -> None:
     assert [hop for hop in flow.HOPS if hop.span not in drawn or hop.over not in drawn] == []
 
 
+def test_names_of_spans_and_attributes_are_in_one_module() -> None:
+    """OpenTelemetry's for generative AI change still: a new version of them is a change of one file."""
+    naming = [str(path) for path, text in sources() if '"gen_ai.' in text]
+    assert naming == ["libs/contracts/conventions.py"]
+
+
 def test_nothing_names_a_machine_or_a_registry() -> None:
     """The project builds anywhere: no path of somebody's machine, no download host."""
     tops = (*CODE, "protos", "tests", "docs", ".ci")
