@@ -13,11 +13,12 @@ from libs.runtime.metrics import OPENMETRICS_TYPE
 from services.gateway import reply
 from services.gateway.auth import Guard
 from services.gateway.errors_http import Refused
-from services.gateway.generate import Generate, Service
+from services.gateway.generate import Generate
 from services.gateway.keys import Keys
 from services.gateway.metrics import CONTENT_TYPE
 from services.gateway.models import Models
 from services.gateway.reply import Receive, Scope, Send
+from services.gateway.service import Service
 from services.gateway.validate import Kind
 
 Scrape = Callable[[bool], Awaitable[str]]  # whether as OpenMetrics → all services' metrics

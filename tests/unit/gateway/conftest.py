@@ -18,12 +18,12 @@ from services.gateway.app import create_app
 from services.gateway.auth import Guard
 from services.gateway.crowd import Crowd
 from services.gateway.door import Door
-from services.gateway.generate import Service
 from services.gateway.hub import Hub
 from services.gateway.intake import listening
 from services.gateway.keys import Keys
 from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
+from services.gateway.service import Service
 from services.gateway.terms import Terms
 from services.gateway.validate import Limits
 from tests.fakes.bus import FakeBus
