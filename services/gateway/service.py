@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from libs.contracts.errors import HeadraceError
+from libs.contracts.errors import HeadraceError, InvalidRequest
 from libs.runtime.logs import get_logger
 from libs.runtime.ring import OFF, Ring
 from libs.text.detokenize import TokenBytes
@@ -61,10 +61,14 @@ def check_open(service: Service) -> None:
     service.hub.check_room()
 
 
-def open_stream(service: Service, kind: Kind, payload: bytes, request_id: str, origin: Origin) -> Stream:
+def open_stream(
+    service: Service, kind: Kind, payload: bytes, request_id: str, origin: Origin, *, must_stream: bool = False
+) -> Stream:
     """The request in a JSON body, its bounds kept. Raises InvalidRequest, ModelNotFound, ContextTooLong."""
     read_ns = time.monotonic_ns()
     request = validate(kind, payload, service.limits, first_priority=origin.caller.first_priority)
+    if must_stream and not request.stream:
+        raise InvalidRequest("the answer comes in chunks here: send stream: true", param="stream")
     is_wanted = bool(service.sample_key) and hmac.compare_digest(origin.trace_key, service.sample_key)
     client = ClientTrace(origin.traceparent, is_wanted)
     observer = Observer(request_id, request, service.metrics, origin.arrived_s, client, service.ring)
