@@ -45,7 +45,7 @@ def _expiries(state: State) -> Iterator[float]:
     if (open_s := opening.due_s(state)) is not None:
         yield open_s
     for roll in state.rolls.values():
-        if (due_s := roll_call.due_s(roll)) is not None:
+        if (due_s := roll_call.due_s(state, roll)) is not None:
             yield due_s
 
 
@@ -64,4 +64,5 @@ def _end_late_requests(state: State, now_s: float) -> None:
             del state.cancelled[request_id]
         choice = state.requests.get(request_id)
         if choice is not None and choice.deadline_s <= now_s and choice.phase is not Phase.FAILED:
-            lifecycle.fail(state, choice, DeadlineExceeded("the request's deadline has passed"), now_s)
+            error = DeadlineExceeded("the request's deadline has passed")
+            lifecycle.fail(state, choice, error, now_s, reason=Reason.DEADLINE)

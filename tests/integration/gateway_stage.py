@@ -72,7 +72,7 @@ async def gateway_stage(
         await bus.declare_work_queue(flow.REQUESTS_STREAM, ["requests.*"], max_messages=100)
         await bus.declare_cells()
         record = cell_record()
-        term = await bus.claim_term(record)
+        term = (await bus.claim_term(record)).term
         backend = Backend(bus, INSTANCE, term=term)
         await backend.start()
         settings = {
