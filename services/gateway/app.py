@@ -43,9 +43,6 @@ def create_app(service: Service, scrape: Scrape, keys: Keys, tokens: Tokens) -> 
         obstacle = await service.door.ready()
         return _json({"status": obstacle or "ready"}, status=503 if obstacle else 200)
 
-    async def version(request: Request) -> Response:
-        return _json({"version": product_version()})
-
     async def exposition(request: Request) -> Response:
         openmetrics = "application/openmetrics-text" in request.headers.get("accept", "")
         return Response(await scrape(openmetrics), media_type=OPENMETRICS_TYPE if openmetrics else CONTENT_TYPE)
@@ -78,6 +75,10 @@ def create_app(service: Service, scrape: Scrape, keys: Keys, tokens: Tokens) -> 
             await reply.error(send, error)
 
     return Guard(routed, keys)
+
+
+async def version(request: Request) -> Response:
+    return _json({"version": product_version()})
 
 
 def _not_routed(error: HTTPException) -> Refused:

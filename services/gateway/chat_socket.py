@@ -1,7 +1,7 @@
-"""Chat over a WebSocket: the body and the chunks of a streamed POST as text messages, one request at a time; cancel.
+"""Chat over a WebSocket: the body and the chunks of a streamed POST as text messages, one answer at a time; cancel.
 
 A client sends a body, or {"type": "cancel"} while its answer comes. It gets each chunk, then "[DONE]"; an error object
-ends an answer, and so does {"type": "cancelled"}. The next body may follow on the same socket.
+ends an answer, and so does {"type": "cancelled"}. The next body may follow on the same socket, or wait its turn there.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ class ChatSocket:
         await socket.accept()
         inbox: Inbox = asyncio.Queue(UNREAD_MAX)
         reading = asyncio.create_task(self._read(socket, inbox))
+        next_body: bytes | None = None
         try:
-            while (payload := await inbox.get()) is not None:
-                if not _is_cancel(payload):
-                    await self._answer(socket, payload, inbox)
+            while (payload := next_body or await inbox.get()) is not None:
+                next_body = None if _is_cancel(payload) else await self._answer(socket, payload, inbox)
         except (ClientGone, WebSocketDisconnect):
             pass
         finally:
@@ -68,8 +68,8 @@ class ChatSocket:
             await inbox.put(payload)
         await inbox.put(None)
 
-    async def _answer(self, socket: WebSocket, payload: bytes, inbox: Inbox) -> None:
-        """One request. Raises ClientGone when its client has left."""
+    async def _answer(self, socket: WebSocket, payload: bytes, inbox: Inbox) -> bytes | None:
+        """One request; the next one's body, if it came meanwhile. Raises ClientGone when the client has left."""
         service, arrived_s = self._service, asyncio.get_running_loop().time()
         try:
             check_open(service)
@@ -79,38 +79,45 @@ class ChatSocket:
             await _send(socket, errors_http.body_of(error))
             if service.door.is_shut:
                 await socket.close(RESTARTING)
-            return
+            return None
         answering = asyncio.create_task(self._generate(socket, stream))
         try:
-            has_left = await self._heed(socket, stream, inbox, answering)
+            next_body = await self._heed(socket, stream, inbox, answering)
         finally:
             service.hub.abandon(stream, ClientGone())
-        if has_left:
-            await asyncio.wait((answering,))
-            raise ClientGone
-        try:
-            await answering
-        except ClientGone:
+            (outcome,) = await asyncio.gather(answering, return_exceptions=True)
+        if isinstance(outcome, HeadraceError):
+            await _send(socket, errors_http.body_of(outcome))
+        elif isinstance(outcome, ClientGone):
             await _send(socket, msgspec.json.encode({"type": "cancelled", "id": stream.request_id}))
-        except HeadraceError as error:
-            await _send(socket, errors_http.body_of(error))
+        elif outcome is not None:
+            raise outcome
+        return next_body
 
-    async def _heed(self, socket: WebSocket, stream: Stream, inbox: Inbox, answering: "asyncio.Task[None]") -> bool:
-        """Until the answer has ended, take what the client says meanwhile. Whether it has left."""
-        while True:
+    async def _heed(
+        self, socket: WebSocket, stream: Stream, inbox: Inbox, answering: "asyncio.Task[None]"
+    ) -> bytes | None:
+        """Until the answer has ended, take what the client says meanwhile: cancel, or a body that waits its turn.
+
+        Raises ClientGone when the client has left.
+        """
+        next_body: bytes | None = None
+        while not answering.done():
             hearing = asyncio.create_task(inbox.get())
             await asyncio.wait((answering, hearing), return_when=asyncio.FIRST_COMPLETED)
             if not hearing.done():
                 hearing.cancel()
-                return False
+                break
             payload = hearing.result()
             if payload is None:
-                return True
+                raise ClientGone
             if _is_cancel(payload):
                 self._service.hub.abandon(stream, ClientGone())
+            elif next_body is None:
+                next_body = payload
             else:
-                busy = InvalidRequest("one request at a time: wait for [DONE], or cancel")
-                await _send(socket, errors_http.body_of(busy))
+                await _send(socket, errors_http.body_of(InvalidRequest("one request waits already, and no more can")))
+        return next_body
 
     async def _generate(self, socket: WebSocket, stream: Stream) -> None:
         """Raises what the request fails with; ClientGone when it was cancelled."""

@@ -89,16 +89,21 @@ async def test_a_bad_body_is_answered_as_over_http(
     await gateway.backend.tokens(request, 1, [], "length")
 
 
-async def test_a_second_body_has_to_wait(gateway: Gateway, socket: Socket) -> None:
-    """It is refused, and the answer under way goes on."""
+async def test_a_second_body_waits_its_turn_and_a_third_is_refused(gateway: Gateway, socket: Socket) -> None:
+    """A client that has read [DONE] may be faster than the end of its request here."""
     request = await begun(gateway, socket)
     await socket.hear()
     await socket.hear()
     socket.say(BODY)
+    socket.say(BODY)
 
-    assert "one request at a time" in (await socket.hear())["error"]["message"]
+    assert "waits already" in (await socket.hear())["error"]["message"]
     await gateway.backend.tokens(request, 1, [ord("b")], "length")
     assert text_of(await socket.hear_answer()) == "b"
+    waited = await gateway.taken()
+    assert await gateway.backend.accept(waited)
+    await gateway.backend.tokens(waited, 0, [ord("c")], "length")
+    assert text_of(await socket.hear_answer()) == "c"
 
 
 async def test_what_is_no_text_or_too_much_closes_the_socket(gateway: Gateway) -> None:
