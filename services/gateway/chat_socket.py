@@ -72,8 +72,8 @@ class ChatSocket:
         """One request; the next one's body, if it came meanwhile. Raises ClientGone when the client has left."""
         service, arrived_s = self._service, asyncio.get_running_loop().time()
         try:
-            check_open(service)
             origin = origin_of(socket.scope, arrived_s)
+            check_open(service, origin.caller)
             stream = open_stream(service, Kind.CHAT, payload, new_request_id(Kind.CHAT), origin, must_stream=True)
         except HeadraceError as error:
             await _send(socket, errors_http.body_of(error))

@@ -38,7 +38,7 @@ class Generate:
         request_id = new_request_id(self._kind)
         headers = ((b"x-request-id", request_id.encode()),)
         try:
-            check_open(service)
+            check_open(service, scope[CALLER])
             payload = await read_body(scope, receive, max_bytes=service.max_body_bytes)
             stream = open_stream(service, self._kind, payload, request_id, origin_of(scope, arrived_s))
         except ConnectionResetError:

@@ -12,6 +12,7 @@ from libs.contracts.errors import HeadraceError, InvalidRequest
 from libs.runtime.logs import get_logger
 from libs.runtime.ring import OFF, Ring
 from libs.text.detokenize import TokenBytes
+from services.gateway.crowd import Standing
 from services.gateway.door import Door
 from services.gateway.hub import Hub
 from services.gateway.keys import Caller
@@ -55,10 +56,10 @@ def new_request_id(kind: Kind) -> str:
     return ID_PREFIX[kind] + secrets.token_hex(16)
 
 
-def check_open(service: Service) -> None:
+def check_open(service: Service, caller: Caller) -> None:
     """Whether one more request may come in, before anything of it is read. Raises Unavailable, Crowded."""
     service.door.check()
-    service.hub.check_room()
+    service.hub.check_room(Standing(caller.tenant, caller.first_priority))
 
 
 def open_stream(
