@@ -18,9 +18,9 @@ def is_full(state: State, choice: Choice) -> bool:
         return False
     tenant = choice.sequence.tenant
     own = [running for running in state.running.values() if running.sequence.tenant == tenant]
-    if not own:
-        return False
     left_places = state.policy.max_running - len(state.running)
+    if not own or not left_places:
+        return False
     return len(own) >= KEPT_RATIO * left_places or _takes_blocks(state, choice, own)
 
 
