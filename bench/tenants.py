@@ -200,8 +200,9 @@ async def fake_stack() -> AsyncIterator[Target]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "keys.json"
         (quiet_key, _), (flood_key, _) = api_keys.add(path, "quiet"), api_keys.add(path, "flood")
-        settings = {"scheduler": {"max_running": MAX_RUNNING}, "gateway": {"keys_path": path}}
-        async with pipeline(Path(folder), **settings) as running:
+        async with pipeline(
+            Path(folder), scheduler={"max_running": MAX_RUNNING}, gateway={"keys_path": path}
+        ) as running:
             running.start_worker(step_s=STEP_S, blocks=BLOCKS)
             await running.ready()
             yield Target(running.base_url, MODEL, quiet_key, flood_key)
