@@ -27,7 +27,7 @@ import httpx
 from libs.runtime import api_keys
 from tests.integration.pipeline import MODEL, pipeline
 
-STEP_S, MAX_RUNNING, BLOCKS = 0.02, 16, 1024
+STEP_S, MAX_RUNNING, BLOCKS = 0.05, 16, 1024
 PREFIX_TOKENS, OWN_TOKENS, NEW_TOKENS = 160, 24, 16  # of the quiet tenant
 QUIET_PER_S = 3.0
 SETTLE_S = 2.0  # of the flood, before the quiet tenant's requests count
