@@ -51,3 +51,18 @@ def test_a_deadline_brings_no_chunk_forward_for_who_is_far_ahead() -> None:
     assert by_turn([usual, timed]) == [timed, usual]
     timed.share.prefilled(2 * LEAD_TOKENS)
     assert by_turn([usual, timed]) == [usual, timed]
+
+
+def test_a_small_chunk_is_not_the_oldests_alone() -> None:
+    """Where steps are slow a chunk has few tokens, and who comes first still gets most of them."""
+    cell = hybrid(max_chunk_tokens=MIN_TOKENS, blocks=256)
+    cell.submit("old", prompt(500), params(2), tenant="a")
+    worker = next(iter(cell.workers.values()))
+    while not cell.choice("old").cursor:
+        cell.step(worker)
+    cell.submit("early", prompt(120, 13), params(2), priority=-1, tenant="b")
+    old_at = cell.choice("old").cursor
+    while cell.choice("early").cursor < 100:
+        cell.step(worker)
+
+    assert 0 < cell.choice("old").cursor - old_at < 100
