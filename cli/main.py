@@ -21,6 +21,12 @@ app = typer.Typer(
 )
 app.add_typer(keys)
 
+KernelsOption = Annotated[
+    str, typer.Option(help="auto, native, torch, or a level: avx512bf16, avx512, avx2, portable.")
+]
+SettingsOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="SERVICE.KEY=VALUE", help="A setting of one service, or of *.")
+]
 RunDirOption = Annotated[
     Path | None,
     typer.Option("--run-dir", help="Logs, sockets and state of the stack. [default: ~/.local/state/headrace]"),
@@ -50,16 +56,14 @@ def up(
     tokenizers: Annotated[int, typer.Option(min=1, help="Tokenizers.")] = 1,
     schedulers: Annotated[int, typer.Option(min=1, help="Schedulers: one leads, the others stand by.")] = 1,
     kv_blocks: Annotated[int, typer.Option(min=0, help="KV blocks; 0 takes a share of the free memory.")] = 0,
+    host_blocks: Annotated[int, typer.Option(min=0, help="Blocks of a host tier to swap to; 0: none.")] = 0,
+    host_tier: Annotated[Path | None, typer.Option(help="A new file for the host tier, instead of memory.")] = None,
     block_tokens: Annotated[int, typer.Option(help="Tokens in a block: 16, 32 or 64.")] = 16,
     max_model_len: Annotated[int, typer.Option(min=0, help="Longest sequence in tokens; 0 is the model's own.")] = 0,
     role: Annotated[str, typer.Option(help="Who computes prompts: auto, hybrid (decode) or disaggregated.")] = "auto",
-    kernels: Annotated[
-        str, typer.Option(help="auto, native, torch, or a level: avx512bf16, avx512, avx2, portable.")
-    ] = "auto",
+    kernels: KernelsOption = "auto",
     run_dir: RunDirOption = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SERVICE.KEY=VALUE", help="A setting of one service, or of *.")
-    ] = None,
+    settings: SettingsOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return when ready; the stack runs on.")] = False,
     api_key: Annotated[str, typer.Option(envvar="HR_GATEWAY_API_KEY", hidden=True)] = "",
 ) -> None:
@@ -79,6 +83,8 @@ def up(
             tokenizers=tokenizers,
             schedulers=schedulers,
             kv_blocks=kv_blocks,
+            host_blocks=host_blocks,
+            host_tier=host_tier,
             block_tokens=block_tokens,
             max_model_len=max_model_len,
             role=role,
@@ -158,6 +164,17 @@ def explain(
 
     with exit_codes():
         sys.stdout.write(show_explanation(name, run_dir))
+
+
+@app.command()
+def replay(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="What scheduler.event_log_path named.")],
+) -> None:
+    """Decide a run of the scheduler again, from its event log, and compare every decision."""
+    from cli.replay import replay_files
+
+    with exit_codes():
+        sys.stdout.write(replay_files(files))
 
 
 @app.command()

@@ -34,6 +34,8 @@ class UpOptions:
     tokenizers: int = 1
     schedulers: int = 1  # one leads, the others stand by
     kv_blocks: int = 0
+    host_blocks: int = 0  # of the host tier, where blocks of preempted sequences rest; 0: there is none
+    host_tier: Path | None = None  # the file that it lies in; None: memory
     block_tokens: int = 16
     max_model_len: int = 0
     role: str = "auto"
@@ -94,6 +96,8 @@ def check_options(options: UpOptions) -> None:
             raise ConfigError(f"{name} is one of {', '.join(map(str, allowed))}, not {value}")
     if options.role == "disaggregated" and not options.prefill:
         raise ConfigError("--role disaggregated needs a prefill worker: --prefill 1 or more")
+    if options.host_tier is not None and not options.host_blocks:
+        raise ConfigError("--host-tier names the file of a tier without blocks: give --host-blocks")
     if not options.needs_key and not is_loopback(options.host):
         raise ConfigError(
             f"--host {options.host} is reachable from other machines and there is no API key; "

@@ -18,10 +18,11 @@ from services.gateway.hub import Hub
 from services.gateway.keys import Caller
 from services.gateway.metrics import Metrics
 from services.gateway.observe import ClientTrace, Observer
-from services.gateway.reply import Headers, Message, Receive, Scope, Send
+from services.gateway.reply import Headers, Receive, Scope, Send
 from services.gateway.respond import respond
 from services.gateway.server import UNREAD_TIMEOUT_S
 from services.gateway.stream import ClientGone, Stream, Ticket
+from services.gateway.unread import while_read
 from services.gateway.validate import Kind, Limits, ValidRequest, validate
 
 TRACE_HEADER = b"x-headrace-trace"
@@ -44,21 +45,6 @@ class Service:
     request_timeout_s: float
     ring: Ring = OFF
     sample_key: bytes = b""  # whoever sends it has the trace exported; empty: nobody
-
-
-def _impatient(send: Send) -> Send:
-    """Raises ClientGone when a client takes nothing for long. HTTP/2 lets one stream stand still beside others; where
-    the whole connection does, the system notices as soon.
-    """
-
-    async def sending(message: Message) -> None:
-        try:
-            async with asyncio.timeout(UNREAD_TIMEOUT_S):
-                await send(message)
-        except TimeoutError:
-            raise ClientGone from None
-
-    return sending
 
 
 class Generate:
@@ -124,7 +110,8 @@ class Generate:
                 self._service.metrics.rejections.inc()
                 await reply.error(send, error, headers)
                 raise
-            await respond(stream, _impatient(send), headers)
+            async with while_read(send, UNREAD_TIMEOUT_S) as sending:
+                await respond(stream, sending, headers)
             outcome, code = stream.choices[0].reason, ""
         except ClientGone:
             outcome, code = "abort", "client_gone"
