@@ -18,8 +18,8 @@ CODE := services libs kernels protos cli deploy bench tests
 up: $(VENV)/runs kernels  ## serve the default model until Ctrl-C
 	@$(BIN)/headrace up $(strip $(ARGS))
 
-test: $(VENV)/tests model kernels  ## all tests
-	$(BIN)/python -m pytest
+test: $(VENV)/tests model kernels  ## all tests, several at once where that disturbs nothing
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto  # hundreds of processes start: none compiles our code again
 
 exactness: $(VENV)/tests model kernels  ## the batch promise on the real model, all of it: bits of ids and logits
 	HR_EXACTNESS=whole $(BIN)/python -m pytest tests/e2e/test_exactness.py --timeout 0

@@ -1,6 +1,6 @@
 """Which process of `pytest -n N` runs which file: most tests wait, and cores that nobody needs compute the others.
 
-The first process computes, at a low priority, what no clock is looked at for; the others start stacks and wait for them.
+The first process computes, at a low priority, what looks at no clock; the others start stacks and wait for them.
 What measures time, or has use for every core, comes last, in the only process that is left by then.
 """
 
@@ -21,7 +21,7 @@ def is_computer(worker: str, workers: int) -> bool:
     return worker == COMPUTER and workers > 1
 
 
-class SideBySide(LoadScopeScheduling):
+class SideBySide(LoadScopeScheduling):  # type: ignore[misc]
     """A file is one piece of work, so that the fixtures of a module are made once; all that runs alone is one, too."""
 
     def _split_scope(self, nodeid: str) -> str:
@@ -36,10 +36,17 @@ class SideBySide(LoadScopeScheduling):
             node.shutdown()
 
     def remove_node(self, node: WorkerController) -> str | None:
-        crashed = super().remove_node(node)
+        """Returns the test that a process crashed on. It is not tried again; what would have followed it is."""
+        pieces = self.assigned_work.pop(node)
+        left = [(scope, test) for scope, piece in pieces.items() for test, is_done in piece.items() if not is_done]
+        for scope, _ in left:
+            self.workqueue[scope] = pieces[scope]
+        if left:
+            scope, crashed = left[0]
+            pieces[scope][crashed] = True
         for other in self.nodes if self.workqueue else ():
             self._reschedule(other)
-        return crashed
+        return left[0][1] if left else None
 
     def _next_for(self, node: WorkerController) -> str | None:
         computing = [scope for scope in self.workqueue if scope.startswith(COMPUTES)]
