@@ -13,6 +13,7 @@ from libs.text.detokenize import TokenBytes
 from services.gateway import reply
 from services.gateway.auth import CALLER
 from services.gateway.body import read_body
+from services.gateway.crowd import Standing
 from services.gateway.door import Door
 from services.gateway.hub import Hub
 from services.gateway.keys import Caller
@@ -60,10 +61,10 @@ class Generate:
         headers = ((b"x-request-id", request_id.encode()),)
         try:
             self._service.door.check()
-            self._service.hub.check_room()
+            caller: Caller = scope[CALLER]
+            self._service.hub.check_room(Standing(caller.tenant, caller.first_priority))
             payload = await read_body(scope, receive, max_bytes=self._service.max_body_bytes)
             read_ns = time.monotonic_ns()
-            caller: Caller = scope[CALLER]
             request = validate(self._kind, payload, self._service.limits, first_priority=caller.first_priority)
         except ConnectionResetError:
             return
