@@ -57,7 +57,7 @@ class Inference:
         self._created_unix_s = int(time.time())
 
     @property
-    def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
+    def handler(self) -> "grpc.GenericRpcHandler[Any, Any]":
         unary = {"Generate": self._generate, "Tokenize": self._tokenize, "ListModels": self._list_models}
         methods: dict[str, Any] = {
             name: grpc.unary_unary_rpc_method_handler(partial(self._answered, method)) for name, method in unary.items()

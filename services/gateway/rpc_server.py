@@ -54,7 +54,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # generated
 
 @asynccontextmanager
 async def serving_rpc(
-    handler: grpc.GenericRpcHandler[Any, Any], service: str, obstacle: Callable[[], str], config: Config
+    handler: "grpc.GenericRpcHandler[Any, Any]", service: str, obstacle: Callable[[], str], config: Config
 ) -> AsyncIterator[tuple[int, int]]:
     """The listeners that are set, until the block ends: the ports of the public and the admin one, 0 for none.
 
