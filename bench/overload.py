@@ -26,6 +26,7 @@ from tests.integration.pipeline import MODEL, pipeline
 
 PROMPT_TOKENS, NEW_TOKENS = 24, 32
 STEP_S, MAX_RUNNING, BLOCKS = 0.05, 12, 512
+SHORT_QUEUE = 16  # about as many as run
 RECOVERY_TRIES = 40
 SETTLE_S = 5.0  # at the start of the overload, while the queue fills: not counted as goodput's time
 
@@ -155,7 +156,9 @@ def _at(values: Sequence[float], share: float) -> float:
 @contextlib.asynccontextmanager
 async def fake_stack() -> AsyncIterator[Target]:
     with tempfile.TemporaryDirectory() as folder:
-        async with pipeline(Path(folder), scheduler={"max_running": MAX_RUNNING}) as running:
+        async with pipeline(
+            Path(folder), scheduler={"max_running": MAX_RUNNING}, gateway={"short_queue": SHORT_QUEUE}
+        ) as running:
             running.start_worker(step_s=STEP_S, blocks=BLOCKS)
             await running.ready()
             processes = {name: psutil.Process(process.pid) for name, process in running.processes.items()}

@@ -47,7 +47,8 @@ async def main() -> None:
     ):
         directory = await bus.cells()
         outbox = Outbox(bus, config.instance, Terms(directory, config.model), patience_s=config.request_timeout_s)
-        hub = Hub(outbox, metrics, Crowd(max_waiting=config.max_waiting, max_wait_s=config.max_wait_s))
+        crowd = Crowd(max_waiting=config.max_waiting, max_wait_s=config.max_wait_s, short_queue=config.short_queue)
+        hub = Hub(outbox, metrics, crowd)
         door = Door(bus, directory, outbox, config.model)
         limits = Limits(config.model, config.max_model_len, tokenizer.vocab_size)
         service = Service(

@@ -21,7 +21,8 @@ class Config(ServiceConfig):
     request_timeout_s: float = Field(default=600.0, gt=0, le=86_400)
     max_connections: int = Field(default=8192, ge=1)  # fewer where the limit on open files says so
     max_waiting: int = Field(default=512, ge=1)  # requests without a token; more are refused
-    max_wait_s: float = Field(default=3.0, gt=0)  # a request that would wait longer is refused, beyond the first few
+    short_queue: int = Field(default=64, ge=0)  # so many may wait however long it takes
+    max_wait_s: float = Field(default=3.0, gt=0)  # beyond those, a request that would wait longer is refused
     max_model_len: int = Field(ge=2, le=MAX_MODEL_LEN_TOKENS)
 
     @model_validator(mode="after")

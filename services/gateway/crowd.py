@@ -5,7 +5,6 @@ Each gateway sees its own share of the requests and its own share of the starts,
 
 from libs.contracts.errors import Overloaded
 
-SHORT_QUEUE = 16  # so few always may wait: their own pace is the slowest, and known the least
 KEPT = 0.95  # of what is known, at each start: about the last twenty count
 
 
@@ -18,17 +17,20 @@ class Crowded(Overloaded):
 
 
 class Crowd:
-    """Mutable, owned by the hub. `waiting` counts requests without a token."""
+    """Mutable, owned by the hub. `waiting` counts requests without a token; `short_queue` of them always may wait.
 
-    def __init__(self, *, max_waiting: int, max_wait_s: float) -> None:
-        self._max_waiting, self._max_wait_s = max_waiting, max_wait_s
+    Those find room in one batch, and the pace is known the least while few wait.
+    """
+
+    def __init__(self, *, max_waiting: int, max_wait_s: float, short_queue: int) -> None:
+        self._max_waiting, self._max_wait_s, self._short_queue = max_waiting, max_wait_s, short_queue
         self._starts = self._spent_s = 0.0  # both fade
         self._mark_s = 0.0  # the last start, or when somebody began to wait after there was nobody
 
     def check(self, waiting: int, now_s: float) -> None:
         """Raises Crowded when one more would be too many, or would wait for too long."""
         wait_s = self.wait_s(waiting, now_s)
-        if waiting >= self._max_waiting or (waiting >= SHORT_QUEUE and wait_s > self._max_wait_s):
+        if waiting >= self._max_waiting or (waiting >= self._short_queue and wait_s > self._max_wait_s):
             raise Crowded("too many requests are waiting, try again later", wait_s)
 
     def wait_s(self, waiting: int, now_s: float) -> float:

@@ -5,7 +5,18 @@ for ever. Only those who wait for a prefix that another one computes are passed 
 """
 
 from libs.contracts.errors import ContextTooLong
-from services.scheduler import grants, isolation, lifecycle, opening, placement, poison, recovery, residence, roll_call
+from services.scheduler import (
+    grants,
+    isolation,
+    lifecycle,
+    opening,
+    placement,
+    poison,
+    recovery,
+    residence,
+    roll_call,
+    tables,
+)
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.placement import Place
 from services.scheduler.prefix import Hit
@@ -40,7 +51,7 @@ def _admit(state: State, choice: Choice, now_s: float) -> Reason:
         return Reason.FAILED
     if state.memory.available_blocks < choice.needs_blocks + len(state.running):
         return Reason.NO_BLOCKS
-    hit = state.memory.match(choice)
+    hit = tables.match(state.memory, choice)
     if hit.pending is not None:
         state.queue.park(choice, hit.pending)
         return Reason.PENDING_PREFIX
@@ -86,7 +97,7 @@ def _reserve_blocks(state: State, choice: Choice, hit: Hit, where: Place) -> boo
         return False
     reach = min(len(choice.ids) + 1 + grants.ahead_tokens(state, where.decode), choice.slots)
     ahead = memory.blocks_for(reach) - there - needed
-    return memory.reserve(choice, hit, needed + min(ahead, spare // (running + 1)))
+    return tables.reserve(memory, choice, hit, needed + min(ahead, spare // (running + 1)))
 
 
 def _start(state: State, choice: Choice, where: Place) -> None:

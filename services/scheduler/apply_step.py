@@ -4,7 +4,7 @@ The hottest path of the service: a steadily decoding row costs one append and tw
 """
 
 from libs.contracts.messages import RowResult, StepResult
-from services.scheduler import grants, lifecycle, poison, recovery, residence
+from services.scheduler import grants, lifecycle, poison, recovery, residence, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -21,7 +21,7 @@ def step_result(state: State, result: StepResult, now_s: float) -> None:
         return
     worker.heard_s = now_s
     for copied in worker.report(result):
-        state.memory.copied(copied)
+        tables.copied(state.memory, copied)
     ahead = grants.ahead_tokens(state, worker)
     for take, rows in ((_found, result.found), (_advance, result.rows)):
         for row in rows:
@@ -67,7 +67,7 @@ def _advance(state: State, worker: WorkerBook, choice: Choice, row: RowResult, a
 def _found(state: State, worker: WorkerBook, choice: Choice, row: RowResult, ahead: int, now_s: float) -> None:
     """Where a resident really stands: what the pool, or its worker, had of it that nobody had told."""
     if row.cursor > choice.cursor:
-        state.queue.wake(state.memory.commit(choice, row.cursor))
+        state.queue.wake(tables.commit(state.memory, choice, row.cursor))
     recovery.account(state, choice)
     _advance(state, worker, choice, row, ahead, now_s)
 
@@ -93,7 +93,7 @@ def _take_in(state: State, worker: WorkerBook, choice: Choice, row: RowResult) -
     if row.ids:
         _log(state, choice, row)
     if row.cursor > choice.cursor and row.end != NOT_FINITE_END:
-        state.queue.wake(state.memory.commit(choice, row.cursor))
+        state.queue.wake(tables.commit(state.memory, choice, row.cursor))
         if choice.deaths and choice.cursor > choice.died_at:
             poison.acquit(choice, worker)
 

@@ -1,5 +1,6 @@
 """Blocks for running choices ahead of need, so that steady decode asks nobody."""
 
+from services.scheduler import tables
 from services.scheduler.choice import Choice
 from services.scheduler.order import rank
 from services.scheduler.state import State
@@ -46,7 +47,7 @@ def _grant(state: State, choice: Choice, share: int, now_s: float) -> None:
     wanted = max(memory.blocks_for(reach) - len(choice.table), 0)
     blocks = min(wanted, share)
     if blocks <= memory.available_blocks and memory.make_room(blocks):
-        worker.grant(choice, memory.grant(choice, blocks))
+        worker.grant(choice, tables.grant(memory, choice, blocks))
         del state.needy[choice.handle]
     elif slots_left(state, choice) <= URGENT_TOKENS:
         preempt_for(state, now_s)

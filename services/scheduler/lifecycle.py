@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from libs.contracts.errors import HeadraceError, InvalidRequest, WireError
 from libs.contracts.messages import Failed, Finished, Sequence
-from services.scheduler import placement, residence
+from services.scheduler import placement, residence, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.events import AckRequest, Ordered, Send, Started, Tell
 from services.scheduler.reasons import Reason
@@ -147,5 +147,5 @@ def _withdraw(state: State, choice: Choice) -> None:
         return
     state.queue.remove(choice)
     state.asking.pop(choice.handle, None)
-    state.queue.wake(state.memory.release(choice))
+    state.queue.wake(tables.release(state.memory, choice))
     del state.choices[choice.handle]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from libs.contracts.kv_layout import blocks_for
 from libs.contracts.messages import HeldSequence, Hello
-from services.scheduler import lifecycle, poison, recovery, residence, roll_call
+from services.scheduler import lifecycle, poison, recovery, residence, roll_call, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import PREFILL, State
@@ -81,7 +81,7 @@ def _adopt(state: State, request_id: str, now_s: float) -> None:
     del state.inherited[request_id]
     state.queue.remove(choice)
     choice.is_older, choice.cached_tokens = False, held.cached_tokens
-    state.memory.adopt(choice, held.block_table, held.cursor)
+    tables.adopt(state.memory, choice, held.block_table, held.cursor)
     is_decoding = worker.role != PREFILL and len(held.ids) > choice.prompt_tokens and len(held.ids) == held.cursor + 1
     choice.phase = Phase.DECODING if is_decoding else Phase.PREFILLING
     choice.explain(Reason.DECODING if is_decoding else Reason.ADMITTED, now_s)

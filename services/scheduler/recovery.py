@@ -6,7 +6,7 @@ is committed, the worker's process is ended, and only then its other blocks come
 
 from libs.contracts.errors import ExactnessViolation, Poison
 from libs.contracts.messages import EpochRaised, FencedOff, LogQuery, RequestLog
-from services.scheduler import lifecycle, poison, residence
+from services.scheduler import keeping, lifecycle, poison, residence, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.events import Ask, DeadLetter, KillWorker, Send
 from services.scheduler.reasons import Reason
@@ -108,9 +108,9 @@ def _part(state: State, choice: Choice, worker: WorkerBook, now_s: float) -> Non
     residence.unreserve(state, choice)
     choice.worker, choice.leaving, choice.chunked = "", False, 0
     choice.computed = max(choice.computed, choice.cursor)
-    state.queue.wake(state.memory.part(choice, worker.incarnation, worker.begun_blocks(choice)))
+    state.queue.wake(keeping.part(state.memory, choice, worker.incarnation, worker.begun_blocks(choice)))
     if not choice.is_open:
-        state.queue.wake(state.memory.release(choice))
+        state.queue.wake(tables.release(state.memory, choice))
         del state.choices[choice.handle]
         return
     state.counts["moved_sequences"] += 1

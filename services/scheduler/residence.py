@@ -1,5 +1,6 @@
 """How a choice gets into a worker's order, leaves it, and what becomes of its blocks then."""
 
+from services.scheduler import keeping, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -46,9 +47,9 @@ def left(state: State, choice: Choice) -> None:
     choice.worker, choice.leaving, choice.chunked = "", False, 0
     unreserve(state, choice)
     if choice.moves and choice.phase is Phase.WAITING:
-        state.queue.wake(state.memory.set_aside(choice))
+        state.queue.wake(keeping.set_aside(state.memory, choice))
     else:
-        state.queue.wake(state.memory.release(choice))
+        state.queue.wake(tables.release(state.memory, choice))
     choice.moves = False
     if choice.phase is Phase.WAITING:
         choice.needs_blocks = 0

@@ -1,6 +1,6 @@
 """Who gives way when running choices have used up the pool: the youngest, by recompute."""
 
-from services.scheduler import residence
+from services.scheduler import residence, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.order import rank
 from services.scheduler.reasons import Reason
@@ -36,7 +36,7 @@ def give_way(state: State, older: Choice | None = None) -> bool:
     giver = max(keeping, key=rank, default=None)
     if giver is None or (older is not None and rank(giver) <= rank(older)):
         return False
-    state.queue.wake(state.memory.release(giver))
+    state.queue.wake(tables.release(state.memory, giver))
     giver.needs_blocks = 0
     state.counts["kept_blocks_given_up"] += 1
     return True

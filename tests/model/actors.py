@@ -111,7 +111,7 @@ class Gateway(Process):
             patience_s=TIMEOUT_S,
             unix_s=lambda: self.clock.now_s,
         )
-        self.hub = Hub(outbox, self.metrics, Crowd(max_waiting=WAITING_MAX, max_wait_s=TIMEOUT_S))
+        self.hub = Hub(outbox, self.metrics, Crowd(max_waiting=WAITING_MAX, max_wait_s=TIMEOUT_S, short_queue=0))
         self.streams: dict[str, Stream] = {}
         self.start(self._serve())
 

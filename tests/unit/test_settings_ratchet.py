@@ -50,6 +50,7 @@ SETTINGS = {
         "request_timeout_s",
         "max_waiting",
         "max_wait_s",
+        "short_queue",
         "max_connections",
         "max_model_len",
     },

@@ -76,7 +76,7 @@ async def running_gateway(
     bus.directory.records.append(cell_record())
     terms = Terms(cast(CellDirectory, bus.directory), MODEL)
     metrics, outbox = Metrics(MODEL), Outbox(bus.as_bus(), GATEWAY, terms, patience_s=request_timeout_s)
-    hub = Hub(outbox, metrics, Crowd(max_waiting=max_waiting, max_wait_s=4.0))
+    hub = Hub(outbox, metrics, Crowd(max_waiting=max_waiting, max_wait_s=4.0, short_queue=16))
     service = Service(
         gateway=GATEWAY,
         door=Door(bus.as_bus(), cast(CellDirectory, bus.directory), outbox, MODEL),

@@ -2,15 +2,16 @@
 
 import pytest
 
-from services.gateway.crowd import SHORT_QUEUE, Crowd, Crowded
+from services.gateway.crowd import Crowd, Crowded
 from tests.unit.gateway.conftest import running_gateway
 
 PACE_S = 0.1
+SHORT_QUEUE = 16
 
 
 def crowd(*, starts: int = 100, max_waiting: int = 500) -> Crowd:
     """One request has started every PACE_S; the last one now, at the time that is returned by `now_s`."""
-    built = Crowd(max_waiting=max_waiting, max_wait_s=4.0)
+    built = Crowd(max_waiting=max_waiting, max_wait_s=4.0, short_queue=SHORT_QUEUE)
     for number in range(starts):
         built.started((number + 1) * PACE_S)
     return built

@@ -1,0 +1,74 @@
+"""What a choice keeps of an attempt that was taken from its worker, and how the next one goes on from it.
+
+Whole committed blocks stay its table. What is committed beyond them are its *tails*: blocks that the worker may still
+write, so they are copied before anybody goes on behind them.
+"""
+
+from libs.contracts.messages import BlockCopy
+from services.scheduler.choice import Choice
+from services.scheduler.memory import Memory
+from services.scheduler.tail import Tail
+
+NEVER = 1 << 62  # the version at which a lost worker stops to use what its orders named: only its end counts
+
+
+def part(memory: Memory, choice: Choice, incarnation: str, begun_blocks: int) -> list[int]:
+    """Part a choice from a lost worker: it keeps what is committed. Returns handles that waited for its prefixes.
+
+    The fill counts of the first `begun_blocks` blocks can be believed. Those that the worker may still write are
+    freeing until it is gone.
+    """
+    choice.named[incarnation] = NEVER
+    return set_aside(memory, choice, begun_blocks)
+
+
+def set_aside(memory: Memory, choice: Choice, begun_blocks: int = 0) -> list[int]:
+    """Have a choice without a worker keep what is committed, and nothing else."""
+    kept, choice.tails = _committed(memory, choice, begun_blocks)
+    woken: list[int] = []
+    for node in reversed(choice.path[kept:]):
+        woken += memory.tree.drop(node)
+    for block in reversed(choice.table[kept:]):
+        memory.give_back(block, choice.named)
+    del choice.path[kept:], choice.table[kept:]
+    choice.cursor = kept * memory.block_tokens
+    return woken
+
+
+def copy_tails(memory: Memory, choice: Choice, tails: tuple[Tail, ...], whole: int) -> None:
+    """Have the tails copied into the blocks behind the `whole` ones, short of the last known token.
+
+    What a fenced attempt writes nobody may read. It wrote what lies below the last token that it is known to have
+    drawn before it was fenced; without one, only what it reported counts. Tokens of a later attempt, or of another
+    one that its gateway listened to, tell nothing of it.
+    """
+    certain = choice.cursor + tails[0].tokens
+    choice.reach = len(choice.ids) - 1 if len(choice.ids) > choice.joined_tokens else max(certain, choice.reach)
+    copies = []
+    for tail, index in zip(tails, range(whole, whole + len(tails)), strict=True):
+        tokens = min(memory.block_tokens, choice.reach - index * memory.block_tokens)
+        if tokens > 0:
+            copies.append(BlockCopy(tail.block, choice.table[index], tokens))
+        else:
+            memory.give_back(tail.block, choice.named)
+    choice.copies, choice.tails, choice.cursor = tuple(copies), (), certain
+    choice.reach = min(choice.reach, (whole + len(copies)) * memory.block_tokens)
+
+
+def _committed(memory: Memory, choice: Choice, begun_blocks: int) -> tuple[int, tuple[Tail, ...]]:
+    """How many blocks of a table are committed, and the tails behind them, referenced for the choice.
+
+    Copies that were not reported may not have been made: their sources still have the tails.
+    """
+    if choice.copies:
+        kept, sources = choice.table.index(choice.copies[0].target), [copy.source for copy in choice.copies]
+        choice.copies = ()
+        choice.disown()
+    else:
+        choice.reach = choice.cursor
+        kept = choice.cursor // memory.block_tokens
+        sources = choice.table[kept : max(begun_blocks, memory.blocks_for(choice.cursor))]
+        for block in sources:
+            memory.pool.reference(block)
+    tokens = choice.cursor - kept * memory.block_tokens
+    return kept, tuple(Tail(block, 0 if index else tokens) for index, block in enumerate(sources))
