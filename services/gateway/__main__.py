@@ -50,7 +50,7 @@ async def main() -> None:
         crowd = Crowd(max_waiting=config.max_waiting, max_wait_s=config.max_wait_s, short_queue=config.short_queue)
         hub = Hub(outbox, metrics, crowd)
         door = Door(bus, directory, outbox, config.model)
-        limits = Limits(config.model, config.max_model_len, tokenizer.vocab_size)
+        limits = Limits(config.model, config.max_model_len, tokenizer.vocab_size, config.max_choices)
         service = Service(
             gateway=config.instance,
             door=door,

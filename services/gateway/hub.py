@@ -126,7 +126,7 @@ class Hub:
             if stream is None:
                 self._disown(frame.cell, row.request_id)
                 continue
-            if row.epoch < stream.epoch:
+            if stream.is_stale(row):
                 self._metrics.stale_rows.inc()
                 continue
             was_waiting = stream.is_waiting
@@ -182,15 +182,14 @@ class Hub:
         stale = self._outbox.terms.is_stale(message.cell, message.term)
         stream = self._streams.get(message.request_id)
         if stream is not None and not stale:
-            stream.epoch = max(stream.epoch, message.epoch)
-            stream.deaths, stream.died_at = message.deaths, message.died_at
+            stream.on_epoch_raised(message)
         failpoint("gateway.epoch.answer")
         return self._log(message.request_id, stale)
 
     def _log(self, request_id: str, stale: bool) -> RequestLog:
         """What is held of a request; a scheduler whose term is over is told that it is gone."""
         stream = None if stale else self._streams.get(request_id)
-        return RequestLog(request_id, False, 0, ()) if stream is None else stream.to_log()
+        return RequestLog(request_id, False, ()) if stream is None else stream.to_log()
 
     def _broken(self, stream: Stream, error: HeadraceError) -> None:
         if isinstance(error, ExactnessViolation):

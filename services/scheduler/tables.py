@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from services.scheduler import forking
 from services.scheduler.choice import Choice
 from services.scheduler.keeping import copy_tails
 from services.scheduler.memory import Memory
@@ -98,6 +99,7 @@ def release(memory: Memory, choice: Choice) -> list[int]:
             woken += memory.tree.drop(node)
     for block in reversed(choice.table):
         memory.give_back(block, choice.named)
+    forking.give_up_share(memory, choice)
     choice.path, choice.table, choice.named, choice.cursor, choice.reach = [], [], {}, 0, 0
     return woken
 

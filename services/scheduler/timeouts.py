@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from libs.contracts import flow
 from libs.contracts.errors import DeadlineExceeded
 from services.scheduler import lifecycle, liveness, opening, recovery, roll_call
-from services.scheduler.choice import Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
 
@@ -62,6 +61,6 @@ def _end_late_requests(state: State, now_s: float) -> None:
         _, request_id = heapq.heappop(state.deadlines)
         if state.cancelled.get(request_id, now_s + 1) <= now_s:
             del state.cancelled[request_id]
-        choice = state.requests.get(request_id)
-        if choice is not None and choice.deadline_s <= now_s and choice.phase is not Phase.FAILED:
-            lifecycle.fail(state, choice, DeadlineExceeded("the request's deadline has passed"), now_s)
+        group = state.requests.get(request_id)
+        if group is not None and group.deadline_s <= now_s and not group.is_failed:
+            lifecycle.fail(state, group.leader, DeadlineExceeded("the request's deadline has passed"), now_s)

@@ -36,7 +36,7 @@ class World:
         self.workers: list[Worker] = []
         self.gateways: list[Gateway] = []
         self.tokenizers: list[Tokenizer] = []
-        self.epochs: dict[str, int] = {}  # of requests, as their gateways last had them
+        self.epochs: dict[tuple[str, int], int] = {}  # of choices, as their gateways last had them
         self.ended: list[tuple[str, str]] = []  # by schedulers that are gone
         self.died: dict[str, int] = {}  # how many of each kind
         self._births = 0
@@ -264,7 +264,11 @@ class World:
         if book is None or not book.is_lost:
             return False
         streams = [gateway.hub._streams.get(held.resident.request_id) for gateway in self.gateways]
-        return all(stream is None or stream.epoch > held.resident.epoch for stream in streams)
+        attempts = [(who.choice, who.epoch) for who in (held.resident, *held.resident.forks)]
+        return all(
+            stream is None or all(stream.choices[choice].epoch > epoch for choice, epoch in attempts)
+            for stream in streams
+        )
 
     def _number(self) -> int:
         self._births += 1

@@ -60,8 +60,13 @@ def test_forks_beside_other_rows_are_each_row_s_own(engine: Any) -> None:
     first, silent, last = engine.step(rows)
 
     assert silent is None and (len(first.forks), len(last.forks)) == (2, 1)
-    assert first == drawn(engine, *specs)
-    assert [last] == engine.step(rows[2:])
+    assert _ids(first) == _ids(drawn(engine, *specs))
+    assert _ids(last) == _ids(engine.step(rows[2:])[0])
+
+
+def _ids(sampled: Sampled) -> list[int]:
+    """Without log-probabilities: not every engine has them the same in every batch."""
+    return [one.token_id for one in (sampled, *sampled.forks)]
 
 
 def test_a_row_that_is_not_finite_has_no_fork_that_is(engine: Any) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from libs.contracts.messages import (
     Cancel,
+    ChoiceEpoch,
     ChoiceLog,
     Delivered,
     EpochRaised,
@@ -86,8 +87,8 @@ async def test_a_raised_epoch_fences_the_frames_before_it(gateway: Gateway) -> N
     await gateway.backend.accept(request)
     await gateway.backend.tokens(request, 0, b"ab")
 
-    logs = gateway.service.hub.on_reply(EpochRaised(request.request_id, 2, TERM, CELL))
-    assert logs == Logs((RequestLog(request.request_id, True, 2, (ChoiceLog(0, tuple(b"ab"), ""),)),))
+    logs = gateway.service.hub.on_reply(EpochRaised(request.request_id, TERM, CELL, (ChoiceEpoch(0, 2),)))
+    assert logs == Logs((RequestLog(request.request_id, True, (ChoiceLog(0, tuple(b"ab"), "", 2),)),))
     await gateway.backend.tokens(request, 2, b"X", epoch=1)
     await gateway.backend.tokens(request, 2, b"c", "length", epoch=2)
     assert (await call.json())["choices"][0]["text"] == "abc"
@@ -105,8 +106,8 @@ async def test_a_new_term_learns_what_is_held_and_what_is_gone(gateway: Gateway)
 
     assert logs == Logs(
         (
-            RequestLog(request.request_id, True, 1, (ChoiceLog(0, (97,), ""),)),
-            RequestLog("gone", False, 0, ()),
+            RequestLog(request.request_id, True, (ChoiceLog(0, (97,), "", 1),)),
+            RequestLog("gone", False, ()),
         )
     )
 
@@ -116,7 +117,7 @@ async def test_what_is_told_names_the_highest_term_that_is_known(gateway: Gatewa
     call = gateway.complete(max_tokens=3)
     request = await gateway.taken()
     await gateway.backend.accept(request)
-    gateway.service.hub.on_reply(EpochRaised(request.request_id, 2, TERM + 4, CELL))
+    gateway.service.hub.on_reply(EpochRaised(request.request_id, TERM + 4, CELL, (ChoiceEpoch(0, 2),)))
     call.leave()
     cancel = await gateway.backend.told(Cancel)
     assert isinstance(cancel, Cancel) and cancel.term == TERM + 4
@@ -131,8 +132,8 @@ async def test_a_scheduler_whose_term_is_over_is_not_obeyed(gateway: Gateway) ->
     hub.on_reply(LogQuery((), TERM + 1, CELL))
 
     assert hub.on_reply(Finished(request.request_id, 1, 0, 0, "stop", TERM, CELL)) == Known(False)
-    assert hub.on_reply(EpochRaised(request.request_id, 9, TERM, CELL)) == Logs(
-        (RequestLog(request.request_id, False, 0, ()),)
+    assert hub.on_reply(EpochRaised(request.request_id, TERM, CELL, (ChoiceEpoch(0, 9),))) == Logs(
+        (RequestLog(request.request_id, False, ()),)
     )
     await gateway.backend.tokens(request, 0, b"a", "length")
     assert (await call.json())["choices"][0]["text"] == "a"
