@@ -153,7 +153,6 @@ def conclude(state: State, choice: Choice, ids: tuple[int, ...], reason: str, no
     choice.ids[choice.prompt_tokens :] = ids
     del choice.logprobs[len(ids) :]
     choice.explain(Reason.DELIVERED, now_s)
-    forking.scatter(state, choice)
     _withdraw(state, choice)
 
 
@@ -169,6 +168,7 @@ def _close(state: State, group: Group, phase: Phase, reason: Reason, now_s: floa
 def _withdraw(state: State, choice: Choice) -> None:
     """Take a choice, just closed, out of the queue or off its worker."""
     forking.drop(choice)
+    forking.scatter(state, choice)
     if choice.worker:
         if not choice.leaving:
             residence.leave(state, choice)

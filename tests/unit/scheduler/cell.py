@@ -213,7 +213,8 @@ class Cell:
         return self._done(Cancel(request_id, int((self.now_s + deadline_s) * 1000)))
 
     def deliver(self, request_id: str) -> bool:
-        totals = tuple(len(self.log(request_id, choice.index)) for choice in self.state.requests[request_id].choices)
+        group = self.state.requests.get(request_id)
+        totals = tuple(len(self.log(request_id, choice.index)) for choice in group.choices) if group else (0,)
         self.gateway.close(request_id)
         return self._done(Delivered(request_id, totals))
 

@@ -147,7 +147,8 @@ class Chaos(Cell):
         left = [request_id for request_id in self.submitted if request_id not in self.acked]
         for request_id in left[number % 2 :] + left[: number % 2]:
             if request_id in self.gateway.held:
-                self.turn(self.arrival(request_id, *self.submitted[request_id], is_older=True))
+                ids, sampling, choices = self.submitted[request_id]
+                self.turn(self.arrival(request_id, ids, sampling, choices=choices, is_older=True))
 
     def lapse(self, number: int) -> None:
         self.pass_while_alive((0.5, 1.0, 5.0)[number % 3])
