@@ -17,7 +17,8 @@ from libs.engine.native.loading import pack_private
 from libs.engine.native.pool import NativePool
 from libs.engine.native.probe import CONFIG, checkpoint
 from libs.engine.worker.boundary import Boundary
-from libs.engine.worker.residents import Residents, StepReport
+from libs.engine.worker.residents import Residents
+from libs.engine.worker.step_values import StepReport
 
 BLOCK_TOKENS = 16
 

@@ -22,7 +22,7 @@ from deploy.local.run_dir import RunDir, State
 from libs.contracts.messages import Resident, RowResult, StepResult
 from libs.contracts.trace_records import Decided, Order, Served, Tokenized
 from libs.engine.worker.residences import Residences
-from libs.engine.worker.residents import StepReport
+from libs.engine.worker.step_values import StepReport
 from libs.runtime.ring import COMPANY_S, OFF, Ring, open_ring
 from services.scheduler.decision_records import DecisionRecords
 from services.scheduler.state import Policy

@@ -4,17 +4,14 @@ Exit codes: 0 done, 1 failed, 2 the command or its settings are wrong, 130 inter
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from libs.contracts.errors import ConfigError, HeadraceError
+from cli.exits import exit_codes
+from cli.keys import keys
 from libs.runtime.logs import setup_logs
-
-EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 app = typer.Typer(
     name="headrace",
@@ -22,7 +19,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(keys)
 
+KernelsOption = Annotated[
+    str, typer.Option(help="auto, native, torch, or a level: avx512bf16, avx512, avx2, portable.")
+]
+SettingsOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="SERVICE.KEY=VALUE", help="A setting of one service, or of *.")
+]
 RunDirOption = Annotated[
     Path | None,
     typer.Option("--run-dir", help="Logs, sockets and state of the stack. [default: ~/.local/state/headrace]"),
@@ -39,21 +43,6 @@ def logs(context: typer.Context) -> None:
     setup_logs("info" if context.invoked_subcommand == "up" else "error", "text")
 
 
-@contextmanager
-def exit_codes() -> Iterator[None]:
-    """A typed error becomes one line on stderr and an exit code, never a traceback."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-    except HeadraceError as error:
-        sys.stderr.write(f"headrace: {error.message}\n")
-        raise typer.Exit(EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED) from None
-    except OSError as error:
-        sys.stderr.write(f"headrace: {error}\n")
-        raise typer.Exit(EXIT_FAILED) from None
-
-
 @app.command()
 def up(
     model: Annotated[
@@ -67,16 +56,14 @@ def up(
     tokenizers: Annotated[int, typer.Option(min=1, help="Tokenizers.")] = 1,
     schedulers: Annotated[int, typer.Option(min=1, help="Schedulers: one leads, the others stand by.")] = 1,
     kv_blocks: Annotated[int, typer.Option(min=0, help="KV blocks; 0 takes a share of the free memory.")] = 0,
+    host_blocks: Annotated[int, typer.Option(min=0, help="Blocks of a host tier to swap to; 0: none.")] = 0,
+    host_tier: Annotated[Path | None, typer.Option(help="A new file for the host tier, instead of memory.")] = None,
     block_tokens: Annotated[int, typer.Option(help="Tokens in a block: 16, 32 or 64.")] = 16,
     max_model_len: Annotated[int, typer.Option(min=0, help="Longest sequence in tokens; 0 is the model's own.")] = 0,
     role: Annotated[str, typer.Option(help="Who computes prompts: auto, hybrid (decode) or disaggregated.")] = "auto",
-    kernels: Annotated[
-        str, typer.Option(help="auto, native, torch, or a level: avx512bf16, avx512, avx2, portable.")
-    ] = "auto",
+    kernels: KernelsOption = "auto",
     run_dir: RunDirOption = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SERVICE.KEY=VALUE", help="A setting of one service, or of *.")
-    ] = None,
+    settings: SettingsOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return when ready; the stack runs on.")] = False,
     api_key: Annotated[str, typer.Option(envvar="HR_GATEWAY_API_KEY", hidden=True)] = "",
 ) -> None:
@@ -96,6 +83,8 @@ def up(
             tokenizers=tokenizers,
             schedulers=schedulers,
             kv_blocks=kv_blocks,
+            host_blocks=host_blocks,
+            host_tier=host_tier,
             block_tokens=block_tokens,
             max_model_len=max_model_len,
             role=role,
@@ -175,6 +164,42 @@ def explain(
 
     with exit_codes():
         sys.stdout.write(show_explanation(name, run_dir))
+
+
+@app.command()
+def roofline(
+    model: Annotated[str, typer.Argument(help="A known name such as llama-3-70b, a config.json, or as for `up`.")],
+    device: Annotated[
+        str, typer.Argument(help="a100, h100, h200, …; cpu probes this machine; none takes the three figures.")
+    ] = "",
+    flops: Annotated[float, typer.Option(min=0, help="TFLOP/s of the device.")] = 0,
+    bandwidth: Annotated[float, typer.Option(min=0, help="TB/s of its memory.")] = 0,
+    memory: Annotated[float, typer.Option(min=0, help="GB of its memory.")] = 0,
+    price: Annotated[float, typer.Option(min=0, help="Of one device for an hour, in any currency.")] = 0,
+    dtype: Annotated[str, typer.Option(help="Of the weights; --flops for its rate.")] = "bfloat16",
+    kv_dtype: Annotated[str, typer.Option(help="Of the KV cache.")] = "bfloat16",
+    context: Annotated[int, typer.Option(min=0, help="Tokens of each sequence; 0 is 4096 or the model's own.")] = 0,
+    prompt: Annotated[int, typer.Option(min=1, help="Tokens of a prompt that users share.")] = 1000,
+    users: Annotated[int, typer.Option(min=1, help="Who share it.")] = 128,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compute what a model can do on a device at best: memory, sequences, batches, speed and cost."""
+    from cli.roofline.command import show_roofline
+    from cli.roofline.splits import Load
+
+    with exit_codes():
+        text = show_roofline(
+            model,
+            device,
+            tflops=flops,
+            tb_s=bandwidth,
+            memory_gb=memory,
+            dtype=dtype,
+            kv_dtype=kv_dtype,
+            load=Load(context, prompt, users, price),
+            as_json=as_json,
+        )
+        sys.stdout.write(text)
 
 
 @app.command()

@@ -80,6 +80,7 @@ def _own_settings(stack: Stack, service: str) -> dict[str, str]:
         "dtype": options.dtype,
         "block_tokens": str(options.block_tokens),
         "pool": f"fd:{stack.pool_fd}",
+        "host_pool": "" if stack.tier_fd is None else f"fd:{stack.tier_fd}",
         "kernels": stack.kernels,
         "packed_dir": str(options.packed_dir or ""),
     }

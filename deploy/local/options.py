@@ -34,6 +34,8 @@ class UpOptions:
     tokenizers: int = 1
     schedulers: int = 1  # one leads, the others stand by
     kv_blocks: int = 0
+    host_blocks: int = 0  # of the host tier, where blocks of preempted sequences rest; 0: there is none
+    host_tier: Path | None = None  # the file that it lies in; None: memory
     block_tokens: int = 16
     max_model_len: int = 0
     role: str = "auto"
@@ -44,6 +46,11 @@ class UpOptions:
     worker_package: str = "services"  # where `python -m` finds the workers; tests put a fake engine there
     failpoints_file: str = ""  # of every process, the supervisor included; for tests
     longest_backoff_s: float = 5.0  # before a program is started again; tests kill more often than accidents do
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether clients have to show one."""
+        return bool(self.api_key or self.overrides.get("gateway", {}).get("keys_path"))
 
     def count(self, service: str) -> int:
         """How many processes of `service` run."""
@@ -89,10 +96,12 @@ def check_options(options: UpOptions) -> None:
             raise ConfigError(f"{name} is one of {', '.join(map(str, allowed))}, not {value}")
     if options.role == "disaggregated" and not options.prefill:
         raise ConfigError("--role disaggregated needs a prefill worker: --prefill 1 or more")
-    if not options.api_key and not is_loopback(options.host):
+    if options.host_tier is not None and not options.host_blocks:
+        raise ConfigError("--host-tier names the file of a tier without blocks: give --host-blocks")
+    if not options.needs_key and not is_loopback(options.host):
         raise ConfigError(
             f"--host {options.host} is reachable from other machines and there is no API key; "
-            "set HR_GATEWAY_API_KEY, or serve on 127.0.0.1"
+            "set HR_GATEWAY_API_KEY or --set gateway.keys_path=FILE, or serve on 127.0.0.1"
         )
 
 

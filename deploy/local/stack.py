@@ -11,7 +11,7 @@ from deploy.local.options import SERVICES, UpOptions
 from deploy.local.run_dir import RunDir
 from libs.contracts.kv_layout import KvLayout, kv_dtype_of
 from libs.engine.kernel_choice import check_dtype, settle_kernels, tile_tag
-from libs.runtime.pool_file import create_pool
+from libs.runtime.pool_file import create_pool, create_pool_at
 
 SUPERVISOR: Final = "supervisor"
 INDEX_USERS: Final = ("tokenizer", "scheduler", SUPERVISOR)
@@ -39,7 +39,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """The settled values. Whoever makes one closes `pool_fd`, the memory of its KV pool."""
+    """The settled values. Whoever makes one closes `pool_fds`: the memory of its KV pool, and of its host tier."""
 
     options: UpOptions
     credentials: Credentials
@@ -52,6 +52,11 @@ class Stack:
     pool_fd: int
     max_model_len: int
     cores: int
+    tier_fd: int | None = None  # the host tier; None: there is none
+
+    @property
+    def pool_fds(self) -> tuple[int, ...]:
+        return (self.pool_fd,) if self.tier_fd is None else (self.pool_fd, self.tier_fd)
 
     @property
     def nats_url(self) -> str:
@@ -81,6 +86,7 @@ def settle(options: UpOptions, run_dir: RunDir) -> Stack:
     max_model_len = capacity.context_tokens(config, options.max_model_len)
     blocks = capacity.pool_blocks(layout, options.kv_blocks, capacity.available_memory_bytes())
     gateway_port = usable_port(options.host, options.port)
+    pool_fd = create_pool(layout, blocks)
     return Stack(
         options=options,
         credentials=Credentials.draw(),
@@ -90,7 +96,16 @@ def settle(options: UpOptions, run_dir: RunDir) -> Stack:
         kernels=kernels,
         layout=layout,
         blocks=blocks,
-        pool_fd=create_pool(layout, blocks),
+        pool_fd=pool_fd,
         max_model_len=max_model_len,
         cores=len(os.sched_getaffinity(0)),
+        tier_fd=_tier(options, layout),
     )
+
+
+def _tier(options: UpOptions, layout: KvLayout) -> int | None:
+    if not options.host_blocks:
+        return None
+    if options.host_tier is None:
+        return create_pool(layout, options.host_blocks)
+    return create_pool_at(options.host_tier, layout, options.host_blocks)

@@ -44,7 +44,8 @@ async def supervise(options: UpOptions, report: Report, on_ready: Callable[[Stat
             async with stop_signal() as stop:
                 await Supervisor(stack, run_dir).run(stop, report, on_ready)
         finally:
-            os.close(stack.pool_fd)
+            for fd in stack.pool_fds:
+                os.close(fd)
             run_dir.remove_run_files()
 
 
@@ -121,7 +122,7 @@ class Supervisor:
             environ=partial(service_environ, self._stack, service, index),
             log_path=self._run_dir.log(name),
             stop_stage=GATEWAY_STAGE if service == "gateway" else SERVICES_STAGE,
-            pass_fds=(self._stack.pool_fd,) if service in WORKERS else (),
+            pass_fds=self._stack.pool_fds if service in WORKERS else (),
         )
 
     def _workers(self) -> tuple[Life, ...]:
@@ -149,7 +150,7 @@ class Supervisor:
             phase=self._phase,
             base_url=stack.base_url,
             model=stack.options.model,
-            needs_key=bool(stack.options.api_key),
+            needs_key=stack.options.needs_key,
             kv_blocks=stack.blocks,
             block_tokens=stack.layout.block_tokens,
             pool_bytes=stack.layout.pool_bytes(stack.blocks),

@@ -36,6 +36,11 @@ class CountedPool(ABC):
         """A pool in this process's own memory, all blocks fresh: for warm-up, probes and tests."""
 
     @property
+    @abstractmethod
+    def bytes_NB(self) -> npt.NDArray[np.uint8]:
+        """The bytes of all blocks, contiguous, to be read and written as they are."""
+
+    @property
     def blocks(self) -> int:
         return len(self.fill_counts_N)
 

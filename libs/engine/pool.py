@@ -24,6 +24,7 @@ class KvPool(CountedPool):
     def __init__(self, layout: KvLayout, kv_NLCHTD: torch.Tensor, fill_counts_N: npt.NDArray[np.uint32]) -> None:
         super().__init__(layout, fill_counts_N)
         self.kv_NLCHTD = kv_NLCHTD
+        self._bytes_NB: npt.NDArray[np.uint8] = kv_NLCHTD.view(len(fill_counts_N), -1).view(torch.uint8).numpy()
 
     @classmethod
     def attach(cls, source: int | Path, layout: KvLayout) -> Self:
@@ -45,6 +46,11 @@ class KvPool(CountedPool):
         """A pool in this process's own memory, all blocks fresh: for warm-up, probes and tests."""
         shape = (blocks, layout.layers, 2, layout.kv_heads, layout.block_tokens, layout.head_dim)
         return cls(layout, torch.zeros(shape, dtype=TORCH_DTYPES[layout.dtype]), np.zeros(blocks, np.uint32))
+
+    @property
+    def bytes_NB(self) -> npt.NDArray[np.uint8]:
+        """The bytes of all blocks: the memory of `kv_NLCHTD`."""
+        return self._bytes_NB
 
     def copy(self, source: int, target: int, tokens: int) -> None:
         """Make `target` hold the first `tokens` tokens of `source`, or as many as are written there."""

@@ -5,12 +5,16 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import ALLOWUTF8
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS_TYPE
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.registry import Collector
 
 from libs.contracts import flow
 from libs.runtime.bus import Bus, Subscription
+from libs.runtime.ring import Ring
 
 OPENMETRICS = b"openmetrics"
 END = "# EOF\n"
@@ -18,7 +22,44 @@ MOST_SERVICES = 1000  # that can answer one scrape
 WITHIN_S = 0.15
 FAMILY = re.compile(r"^# HELP (\S+) ", re.MULTILINE)
 
-__all__ = ["OPENMETRICS_TYPE", "expose", "gather", "join", "serve_metrics"]
+__all__ = ["OPENMETRICS_TYPE", "Alias", "TraceLosses", "expose", "gather", "join", "process_metrics", "serve_metrics"]
+
+
+class Alias(Collector):
+    """The samples of a family under another name as well: what is observed is observed once."""
+
+    def __init__(self, name: str, text: str, family: Collector) -> None:
+        self._name, self._text, self._family = name, text, family
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in self._family.collect():
+            alias = Metric(self._name, self._text, metric.type)
+            alias.samples = [
+                sample._replace(name=self._name + sample.name.removeprefix(metric.name)) for sample in metric.samples
+            ]
+            yield alias
+
+
+class TraceLosses(Collector):
+    """What of a process's traces found no room: a disk or a collector that is slow costs records, and nothing else."""
+
+    def __init__(self, service: str, instance: str, ring: Ring) -> None:
+        self._labels, self._ring = (service, instance), ring
+
+    def collect(self) -> Iterable[Metric]:
+        yield self._counter("headrace:trace_records_dropped", "Records that the trace ring lost.", self._ring.dropped)
+
+    def _counter(self, name: str, text: str, value: int) -> Metric:
+        family = CounterMetricFamily(name, text, labels=("service", "instance"))
+        family.add_metric(self._labels, value)
+        return family
+
+
+def process_metrics(service: str, instance: str, ring: Ring) -> CollectorRegistry:
+    """What every process has to tell."""
+    registry = CollectorRegistry()
+    registry.register(TraceLosses(service, instance, ring))
+    return registry
 
 
 def expose(registry: CollectorRegistry, *, openmetrics: bool) -> str:

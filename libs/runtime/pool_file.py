@@ -30,6 +30,26 @@ def create_pool(layout: KvLayout, blocks: int) -> int:
     return fd
 
 
+def create_pool_at(path: Path, layout: KvLayout, blocks: int) -> int:
+    """A new pool in a file of this name, which nobody finds there: it goes away with its last descriptor.
+
+    Its space is taken now, as with memory. Raises ConfigError when there is such a file already, or no space.
+    """
+    header = layout.pack_header(blocks)
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(f"cannot make {path}: {error.strerror}") from error
+    try:
+        os.unlink(path)
+        os.posix_fallocate(fd, 0, layout.pool_bytes(blocks))
+        os.pwrite(fd, header, 0)
+    except OSError as error:
+        os.close(fd)
+        raise ConfigError(f"{path} has no room for {_mib(layout.pool_bytes(blocks))}: {error.strerror}") from error
+    return fd
+
+
 def mark_use(fd: int, incarnation: str) -> None:
     """From now on this process may write to the pool, on a scheduler's order: the kernel forgets that only at its end.
 

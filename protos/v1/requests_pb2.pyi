@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Request(_message.Message):
-    __slots__ = ("request_id", "epoch", "gateway", "model", "tenant", "prompt", "params", "choices", "deadline_unix_ms", "echo_ids")
+    __slots__ = ("request_id", "epoch", "gateway", "model", "tenant", "prompt", "params", "choices", "deadline_unix_ms", "echo_ids", "priority", "is_timed")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     GATEWAY_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,8 @@ class Request(_message.Message):
     CHOICES_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     ECHO_IDS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    IS_TIMED_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     epoch: int
     gateway: str
@@ -29,10 +31,12 @@ class Request(_message.Message):
     choices: int
     deadline_unix_ms: int
     echo_ids: bool
-    def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., gateway: _Optional[str] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping]] = ..., params: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., choices: _Optional[int] = ..., deadline_unix_ms: _Optional[int] = ..., echo_ids: _Optional[bool] = ...) -> None: ...
+    priority: int
+    is_timed: bool
+    def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., gateway: _Optional[str] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping]] = ..., params: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., choices: _Optional[int] = ..., deadline_unix_ms: _Optional[int] = ..., echo_ids: _Optional[bool] = ..., priority: _Optional[int] = ..., is_timed: _Optional[bool] = ...) -> None: ...
 
 class Sequence(_message.Message):
-    __slots__ = ("request_id", "epoch", "gateway", "model", "tenant", "ids", "block_hashes", "params", "choices", "deadline_unix_ms")
+    __slots__ = ("request_id", "epoch", "gateway", "model", "tenant", "ids", "block_hashes", "params", "choices", "deadline_unix_ms", "priority", "is_timed")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     GATEWAY_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +47,8 @@ class Sequence(_message.Message):
     PARAMS_FIELD_NUMBER: _ClassVar[int]
     CHOICES_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    IS_TIMED_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     epoch: int
     gateway: str
@@ -53,7 +59,9 @@ class Sequence(_message.Message):
     params: _common_pb2.SamplingParams
     choices: int
     deadline_unix_ms: int
-    def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., gateway: _Optional[str] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., ids: _Optional[_Iterable[int]] = ..., block_hashes: _Optional[_Iterable[bytes]] = ..., params: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., choices: _Optional[int] = ..., deadline_unix_ms: _Optional[int] = ...) -> None: ...
+    priority: int
+    is_timed: bool
+    def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., gateway: _Optional[str] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., ids: _Optional[_Iterable[int]] = ..., block_hashes: _Optional[_Iterable[bytes]] = ..., params: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., choices: _Optional[int] = ..., deadline_unix_ms: _Optional[int] = ..., priority: _Optional[int] = ..., is_timed: _Optional[bool] = ...) -> None: ...
 
 class Accepted(_message.Message):
     __slots__ = ("request_id", "epoch", "cell", "prompt_tokens", "prompt_ids")

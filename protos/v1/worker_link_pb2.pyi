@@ -34,7 +34,7 @@ class HeldSequence(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., request_id: _Optional[str] = ..., choice: _Optional[int] = ..., epoch: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., cursor: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., block_table: _Optional[_Iterable[int]] = ..., end: _Optional[str] = ..., until: _Optional[int] = ..., cached_tokens: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("worker", "role", "incarnation", "host", "term", "version", "pool", "pool_blocks", "layout_fingerprint", "numerics_class", "model_digest", "max_model_len", "max_batch_tokens", "step_number", "residents", "block_tokens")
+    __slots__ = ("worker", "role", "incarnation", "host", "term", "version", "pool", "pool_blocks", "layout_fingerprint", "numerics_class", "model_digest", "max_model_len", "max_batch_tokens", "step_number", "residents", "block_tokens", "host_pool", "host_blocks")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,8 @@ class Hello(_message.Message):
     STEP_NUMBER_FIELD_NUMBER: _ClassVar[int]
     RESIDENTS_FIELD_NUMBER: _ClassVar[int]
     BLOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    HOST_POOL_FIELD_NUMBER: _ClassVar[int]
+    HOST_BLOCKS_FIELD_NUMBER: _ClassVar[int]
     worker: str
     role: str
     incarnation: str
@@ -67,7 +69,9 @@ class Hello(_message.Message):
     step_number: int
     residents: _containers.RepeatedCompositeFieldContainer[HeldSequence]
     block_tokens: int
-    def __init__(self, worker: _Optional[str] = ..., role: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., pool: _Optional[str] = ..., pool_blocks: _Optional[int] = ..., layout_fingerprint: _Optional[bytes] = ..., numerics_class: _Optional[str] = ..., model_digest: _Optional[str] = ..., max_model_len: _Optional[int] = ..., max_batch_tokens: _Optional[int] = ..., step_number: _Optional[int] = ..., residents: _Optional[_Iterable[_Union[HeldSequence, _Mapping]]] = ..., block_tokens: _Optional[int] = ...) -> None: ...
+    host_pool: str
+    host_blocks: int
+    def __init__(self, worker: _Optional[str] = ..., role: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., pool: _Optional[str] = ..., pool_blocks: _Optional[int] = ..., layout_fingerprint: _Optional[bytes] = ..., numerics_class: _Optional[str] = ..., model_digest: _Optional[str] = ..., max_model_len: _Optional[int] = ..., max_batch_tokens: _Optional[int] = ..., step_number: _Optional[int] = ..., residents: _Optional[_Iterable[_Union[HeldSequence, _Mapping]]] = ..., block_tokens: _Optional[int] = ..., host_pool: _Optional[str] = ..., host_blocks: _Optional[int] = ...) -> None: ...
 
 class Began(_message.Message):
     __slots__ = ("incarnation", "term", "version")
@@ -121,8 +125,20 @@ class RowWait(_message.Message):
     waited_ns: int
     def __init__(self, sequence: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ..., waited_ns: _Optional[int] = ...) -> None: ...
 
+class Swapped(_message.Message):
+    __slots__ = ("sequence", "inward", "blocks", "took_ns")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    INWARD_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    TOOK_NS_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    inward: bool
+    blocks: int
+    took_ns: int
+    def __init__(self, sequence: _Optional[int] = ..., inward: _Optional[bool] = ..., blocks: _Optional[int] = ..., took_ns: _Optional[int] = ...) -> None: ...
+
 class StepResult(_message.Message):
-    __slots__ = ("incarnation", "term", "version", "step_number", "rows", "waits", "removed", "copies_done", "batch_tokens", "started_ns", "ended_ns", "found")
+    __slots__ = ("incarnation", "term", "version", "step_number", "rows", "waits", "removed", "copies_done", "batch_tokens", "started_ns", "ended_ns", "found", "swapped")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -135,6 +151,7 @@ class StepResult(_message.Message):
     STARTED_NS_FIELD_NUMBER: _ClassVar[int]
     ENDED_NS_FIELD_NUMBER: _ClassVar[int]
     FOUND_FIELD_NUMBER: _ClassVar[int]
+    SWAPPED_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     term: int
     version: int
@@ -147,7 +164,8 @@ class StepResult(_message.Message):
     started_ns: int
     ended_ns: int
     found: _containers.RepeatedCompositeFieldContainer[RowResult]
-    def __init__(self, incarnation: _Optional[str] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., step_number: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[RowResult, _Mapping]]] = ..., waits: _Optional[_Iterable[_Union[RowWait, _Mapping]]] = ..., removed: _Optional[_Iterable[_Union[RowResult, _Mapping]]] = ..., copies_done: _Optional[int] = ..., batch_tokens: _Optional[int] = ..., started_ns: _Optional[int] = ..., ended_ns: _Optional[int] = ..., found: _Optional[_Iterable[_Union[RowResult, _Mapping]]] = ...) -> None: ...
+    swapped: _containers.RepeatedCompositeFieldContainer[Swapped]
+    def __init__(self, incarnation: _Optional[str] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., step_number: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[RowResult, _Mapping]]] = ..., waits: _Optional[_Iterable[_Union[RowWait, _Mapping]]] = ..., removed: _Optional[_Iterable[_Union[RowResult, _Mapping]]] = ..., copies_done: _Optional[int] = ..., batch_tokens: _Optional[int] = ..., started_ns: _Optional[int] = ..., ended_ns: _Optional[int] = ..., found: _Optional[_Iterable[_Union[RowResult, _Mapping]]] = ..., swapped: _Optional[_Iterable[_Union[Swapped, _Mapping]]] = ...) -> None: ...
 
 class StepResults(_message.Message):
     __slots__ = ("results",)
@@ -269,6 +287,16 @@ class BlockCopy(_message.Message):
     tokens: int
     def __init__(self, source: _Optional[int] = ..., target: _Optional[int] = ..., tokens: _Optional[int] = ...) -> None: ...
 
+class Swap(_message.Message):
+    __slots__ = ("sequence", "blocks", "host_blocks")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    HOST_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    blocks: _containers.RepeatedScalarFieldContainer[int]
+    host_blocks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, sequence: _Optional[int] = ..., blocks: _Optional[_Iterable[int]] = ..., host_blocks: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class Snapshot(_message.Message):
     __slots__ = ("term", "version", "residents", "order_hash")
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -282,7 +310,7 @@ class Snapshot(_message.Message):
     def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., residents: _Optional[_Iterable[_Union[Resident, _Mapping]]] = ..., order_hash: _Optional[bytes] = ...) -> None: ...
 
 class Delta(_message.Message):
-    __slots__ = ("term", "version", "removed", "added", "grants", "untils", "copies", "chunks", "order_hash")
+    __slots__ = ("term", "version", "removed", "added", "grants", "untils", "copies", "chunks", "order_hash", "swap_outs", "swap_ins")
     TERM_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REMOVED_FIELD_NUMBER: _ClassVar[int]
@@ -292,6 +320,8 @@ class Delta(_message.Message):
     COPIES_FIELD_NUMBER: _ClassVar[int]
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
     ORDER_HASH_FIELD_NUMBER: _ClassVar[int]
+    SWAP_OUTS_FIELD_NUMBER: _ClassVar[int]
+    SWAP_INS_FIELD_NUMBER: _ClassVar[int]
     term: int
     version: int
     removed: _containers.RepeatedScalarFieldContainer[int]
@@ -301,7 +331,9 @@ class Delta(_message.Message):
     copies: _containers.RepeatedCompositeFieldContainer[BlockCopy]
     chunks: _containers.RepeatedCompositeFieldContainer[Chunk]
     order_hash: bytes
-    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., removed: _Optional[_Iterable[int]] = ..., added: _Optional[_Iterable[_Union[Resident, _Mapping]]] = ..., grants: _Optional[_Iterable[_Union[BlockGrant, _Mapping]]] = ..., untils: _Optional[_Iterable[_Union[Until, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[BlockCopy, _Mapping]]] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., order_hash: _Optional[bytes] = ...) -> None: ...
+    swap_outs: _containers.RepeatedCompositeFieldContainer[Swap]
+    swap_ins: _containers.RepeatedCompositeFieldContainer[Swap]
+    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., removed: _Optional[_Iterable[int]] = ..., added: _Optional[_Iterable[_Union[Resident, _Mapping]]] = ..., grants: _Optional[_Iterable[_Union[BlockGrant, _Mapping]]] = ..., untils: _Optional[_Iterable[_Union[Until, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[BlockCopy, _Mapping]]] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., order_hash: _Optional[bytes] = ..., swap_outs: _Optional[_Iterable[_Union[Swap, _Mapping]]] = ..., swap_ins: _Optional[_Iterable[_Union[Swap, _Mapping]]] = ...) -> None: ...
 
 class Ack(_message.Message):
     __slots__ = ("term", "step_number")

@@ -7,9 +7,9 @@ from libs.runtime import failpoints
 from libs.runtime.bus import Bus
 from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
-from libs.runtime.metrics import gather
+from libs.runtime.metrics import TraceLosses, gather
 from libs.runtime.process import run, stop_signal
-from libs.runtime.ring import open_ring
+from libs.runtime.ring import Ring, open_ring
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
 from libs.text.tokenizer import Tokenizer
@@ -20,6 +20,7 @@ from services.gateway.door import Door
 from services.gateway.generate import Service
 from services.gateway.hub import Hub
 from services.gateway.intake import listening
+from services.gateway.keys import Keys
 from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
 from services.gateway.server import serving
@@ -36,6 +37,7 @@ async def main() -> None:
     setup_logs(config.log_level, config.log_format, service=NAME, instance=config.instance)
     failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
+    keys = Keys(config.api_key.get_secret_value(), config.keys_path)
     tokenizer, metrics = Tokenizer.from_dir(config.model_dir), Metrics(config.model)
     async with (
         telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio),
@@ -50,24 +52,13 @@ async def main() -> None:
         crowd = Crowd(max_waiting=config.max_waiting, max_wait_s=config.max_wait_s, short_queue=config.short_queue)
         hub = Hub(outbox, metrics, crowd)
         door = Door(bus, directory, outbox, config.model)
-        limits = Limits(config.model, config.max_model_len, tokenizer.vocab_size, config.max_choices)
-        service = Service(
-            gateway=config.instance,
-            door=door,
-            hub=hub,
-            metrics=metrics,
-            tokenizer=tokenizer,
-            limits=limits,
-            max_body_bytes=config.max_body_bytes,
-            request_timeout_s=config.request_timeout_s,
-            ring=ring,
-            sample_key=config.otlp_sample_key.get_secret_value().encode(),
-        )
+        service = build_service(config, tokenizer, door, hub, metrics, ring)
 
         async def scrape(openmetrics: bool) -> str:
             return await gather(bus, metrics.registry, openmetrics=openmetrics)
 
-        app = create_app(service, scrape, api_key=config.api_key.get_secret_value())
+        metrics.registry.register(TraceLosses(NAME, config.instance, ring))
+        app = create_app(service, scrape, keys)
 
         def status() -> ServiceStatus:
             obstacle = door.obstacle
@@ -82,6 +73,21 @@ async def main() -> None:
             door.close()
             await hub.drain(config.drain_s)
     log.info("stopped")
+
+
+def build_service(config: Config, tokenizer: Tokenizer, door: Door, hub: Hub, metrics: Metrics, ring: Ring) -> Service:
+    return Service(
+        gateway=config.instance,
+        door=door,
+        hub=hub,
+        metrics=metrics,
+        tokenizer=tokenizer,
+        limits=Limits(config.model, config.max_model_len, tokenizer.vocab_size, config.max_choices),
+        max_body_bytes=config.max_body_bytes,
+        request_timeout_s=config.request_timeout_s,
+        ring=ring,
+        sample_key=config.otlp_sample_key.get_secret_value().encode(),
+    )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from services.gateway import reply
 from services.gateway.auth import Guard
 from services.gateway.errors_http import Refused
 from services.gateway.generate import Generate, Service
+from services.gateway.keys import Keys
 from services.gateway.metrics import CONTENT_TYPE
 from services.gateway.models import Models
 from services.gateway.reply import Receive, Scope, Send
@@ -22,7 +23,7 @@ from services.gateway.validate import Kind
 Scrape = Callable[[bool], Awaitable[str]]  # whether as OpenMetrics → all services' metrics
 
 
-def create_app(service: Service, scrape: Scrape, *, api_key: str) -> Guard:
+def create_app(service: Service, scrape: Scrape, keys: Keys) -> Guard:
     """All routes, behind the guard."""
     models = Models(service.limits)
 
@@ -64,7 +65,7 @@ def create_app(service: Service, scrape: Scrape, *, api_key: str) -> Guard:
         except ModelNotFound as error:
             await reply.error(send, error)
 
-    return Guard(routed, api_key)
+    return Guard(routed, keys)
 
 
 def _not_routed(error: HTTPException) -> Refused:

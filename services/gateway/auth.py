@@ -1,11 +1,9 @@
 """The guard in front of every route: the key, the name that the client used for this host, and errors nobody caught.
 
-Deny by default: what is not listed as public needs the key. It decides on the path as received, never on a URL that a
-Host header could shift.
+Deny by default: what is not listed as public needs a key. Whose it is goes along with the request. The guard decides on
+the path as received, never on a URL that a Host header could shift.
 """
 
-import hashlib
-import hmac
 from collections.abc import Awaitable, Callable
 
 from libs.contracts.errors import HeadraceError, Unauthorized
@@ -13,19 +11,21 @@ from libs.runtime.logs import get_logger
 from services.gateway import reply
 from services.gateway.config import is_loopback
 from services.gateway.errors_http import Refused
+from services.gateway.keys import ANYBODY, Caller, Keys
 from services.gateway.reply import Headers, Message, Receive, Scope, Send
 
 PUBLIC = frozenset({"/health", "/live", "/ready"})
+CALLER = "headrace.caller"  # in a guarded request's scope: its Caller
 
 log = get_logger("gateway")
 
 
 class Guard:
-    """An ASGI app around another. `api_key` "" is for a loopback host: then only this machine's names are let in."""
+    """An ASGI app around another. No keys are for a loopback host: then only this machine's names are let in."""
 
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], api_key: str) -> None:
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], keys: Keys) -> None:
         self._app = app
-        self._key_digest = _digest(api_key.encode()) if api_key else b""
+        self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -39,7 +39,7 @@ class Guard:
 
         try:
             if scope["path"] not in PUBLIC:
-                self._check(scope["headers"])
+                scope[CALLER] = self._caller(scope["headers"])
             await self._app(scope, receive, sending)
         except HeadraceError as error:
             await reply.error(send, error)
@@ -49,21 +49,19 @@ class Guard:
                 raise  # the server cuts the connection: the client must not take a part for the whole
             await reply.error(send, HeadraceError("internal error"))
 
-    def _check(self, headers: Headers) -> None:
-        if self._key_digest:
+    def _caller(self, headers: Headers) -> Caller:
+        """Raises Unauthorized, Refused."""
+        if self._keys.are_needed:
             scheme, _, key = dict(headers).get(b"authorization", b"").partition(b" ")
-            if scheme.lower() != b"bearer" or not hmac.compare_digest(_digest(key), self._key_digest):
+            caller = self._keys.caller(key)
+            if scheme.lower() != b"bearer" or caller is None:
                 raise Unauthorized("a valid API key is needed: Authorization: Bearer KEY")
-            return
+            return caller
         hosts = [_host_name(value.decode("latin-1")) for name, value in headers if name == b"host"]
         if len(hosts) != 1 or not is_loopback(hosts[0]):
             # Without a key, a web page elsewhere must not reach this server through a name that resolves to loopback.
             raise Refused("forbidden", "this server without a key answers to the names of its own machine only")
-
-
-def _digest(key: bytes) -> bytes:
-    """Equal lengths, so that comparing takes the same time whatever is compared."""
-    return hashlib.sha256(key).digest()
+        return ANYBODY
 
 
 def _host_name(host: str) -> str:

@@ -15,7 +15,8 @@ class Config(ServiceConfig):
     port: int = Field(default=8000, ge=1, le=65535)
     model_dir: Path  # tokenizer.json: the gateway turns ids into text
     model: str = Field(min_length=1)  # the name that clients ask for
-    api_key: SecretStr = SecretStr("")  # needed unless host is loopback
+    api_key: SecretStr = SecretStr("")  # this or keys_path is needed unless host is loopback
+    keys_path: Path | None = None  # a file of hashed keys, which `headrace keys` writes
     otlp_sample_key: SecretStr = SecretStr("")  # a request with it in x-headrace-trace is exported whatever the ratio
     max_body_bytes: int = Field(default=4 << 20, ge=1024, le=64 << 20)
     request_timeout_s: float = Field(default=600.0, gt=0, le=86_400)
@@ -28,8 +29,8 @@ class Config(ServiceConfig):
 
     @model_validator(mode="after")
     def _a_public_door_has_a_key(self) -> "Config":
-        if not is_loopback(self.host) and not self.api_key.get_secret_value():
-            raise ValueError("API_KEY is required when HOST is not loopback")
+        if not is_loopback(self.host) and not (self.api_key.get_secret_value() or self.keys_path):
+            raise ValueError("API_KEY or KEYS_PATH is required when HOST is not loopback")
         return self
 
 

@@ -11,15 +11,18 @@ from libs.runtime.logs import get_logger
 from libs.runtime.ring import OFF, Ring
 from libs.text.detokenize import TokenBytes
 from services.gateway import reply
+from services.gateway.auth import CALLER
 from services.gateway.body import read_body
 from services.gateway.door import Door
 from services.gateway.hub import Hub
+from services.gateway.keys import Caller
 from services.gateway.metrics import Metrics
 from services.gateway.observe import ClientTrace, Observer
-from services.gateway.reply import Headers, Message, Receive, Scope, Send
+from services.gateway.reply import Headers, Receive, Scope, Send
 from services.gateway.respond import respond
 from services.gateway.server import UNREAD_TIMEOUT_S
 from services.gateway.stream import ClientGone, Stream, Ticket
+from services.gateway.unread import while_read
 from services.gateway.validate import Kind, Limits, ValidRequest, validate
 
 TRACE_HEADER = b"x-headrace-trace"
@@ -44,21 +47,6 @@ class Service:
     sample_key: bytes = b""  # whoever sends it has the trace exported; empty: nobody
 
 
-def _impatient(send: Send) -> Send:
-    """Raises ClientGone when a client takes nothing for long. HTTP/2 lets one stream stand still beside others; where
-    the whole connection does, the system notices as soon.
-    """
-
-    async def sending(message: Message) -> None:
-        try:
-            async with asyncio.timeout(UNREAD_TIMEOUT_S):
-                await send(message)
-        except TimeoutError:
-            raise ClientGone from None
-
-    return sending
-
-
 class Generate:
     """One endpoint, as an ASGI app."""
 
@@ -75,7 +63,8 @@ class Generate:
             self._service.hub.check_room()
             payload = await read_body(scope, receive, max_bytes=self._service.max_body_bytes)
             read_ns = time.monotonic_ns()
-            request = validate(self._kind, payload, self._service.limits)
+            caller: Caller = scope[CALLER]
+            request = validate(self._kind, payload, self._service.limits, first_priority=caller.first_priority)
         except ConnectionResetError:
             return
         except HeadraceError as error:
@@ -98,11 +87,15 @@ class Generate:
         is_wanted = bool(service.sample_key) and hmac.compare_digest(key, service.sample_key)
         client = ClientTrace(headers.get(b"traceparent", b"").decode("latin-1"), is_wanted)
         observer = Observer(request_id, request, service.metrics, arrived_s, client, service.ring)
+        is_timed = 0 < request.timeout_s < service.request_timeout_s
+        timeout_s = request.timeout_s if is_timed else service.request_timeout_s
         ticket = Ticket(
             request_id=request_id,
             gateway=service.gateway,
-            deadline_s=arrived_s + service.request_timeout_s,
-            deadline_unix_ms=int((time.time() + service.request_timeout_s) * 1000),
+            deadline_s=arrived_s + timeout_s,
+            deadline_unix_ms=int((time.time() + timeout_s) * 1000),
+            tenant=scope[CALLER].tenant,
+            is_timed=is_timed,
         )
         return Stream(ticket, request, service.tokenizer, observer)
 
@@ -117,7 +110,8 @@ class Generate:
                 self._service.metrics.rejections.inc()
                 await reply.error(send, error, headers)
                 raise
-            await respond(stream, _impatient(send), headers)
+            async with while_read(send, UNREAD_TIMEOUT_S) as sending:
+                await respond(stream, sending, headers)
             outcome, code = stream.choices[0].reason, ""
         except ClientGone:
             outcome, code = "abort", "client_gone"

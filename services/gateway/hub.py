@@ -258,7 +258,7 @@ class Hub:
     def _tick(self, now_s: float) -> None:
         for stream in tuple(self._streams.values()):
             if now_s >= stream.ticket.deadline_s:
-                self.abandon(stream, DeadlineExceeded("the request took longer than this server allows"))
+                self.abandon(stream, DeadlineExceeded("the request's deadline has passed"))
                 self._forget(stream.request_id)
             for choice, resend in stream.repairs(now_s):
                 task = asyncio.create_task(self._repair(stream, choice, resend))

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from libs.runtime.metrics import Alias
+
 MODEL = ("model_name",)
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -15,6 +17,7 @@ E2E_EDGES_S = (0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120
 
 REQUEST_EDGES_TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
 
+ITL, TPOT = "vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"
 FINISHED_REASONS = ("stop", "length", "abort", "error")
 
 
@@ -24,11 +27,12 @@ class Metrics:
     def __init__(self, model: str) -> None:
         self.registry = CollectorRegistry()
         self._model = model
+        self._families: dict[str, Histogram] = {}
         self._running = self._gauge("vllm:num_requests_running", "Requests whose first token is here.")
         self._waiting = self._gauge("vllm:num_requests_waiting", "Requests without a token yet.")
         self.ttft_s = self._histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", TTFT_EDGES_S)
-        self.itl_s = self._histogram("vllm:inter_token_latency_seconds", "Between two reports of tokens.", ITL_EDGES_S)
-        self.tpot_s = self._histogram("vllm:time_per_output_token_seconds", "As inter_token_latency.", ITL_EDGES_S)
+        self.itl_s = self._histogram(ITL, "Between two reports of tokens.", ITL_EDGES_S)
+        self.registry.register(Alias(TPOT, "As inter_token_latency.", self._families[ITL]))
         self.decode_s = self._histogram("vllm:request_decode_time_seconds", "First to last token.", E2E_EDGES_S)
         self.e2e_s = self._histogram("vllm:e2e_request_latency_seconds", "Arrival to the end.", E2E_EDGES_S)
         self.prompt_tokens = self._counter("vllm:prompt_tokens", "Prompt tokens of requests that were computed.")
@@ -60,4 +64,5 @@ class Metrics:
         return Counter(name, text, MODEL, registry=self.registry).labels(self._model)
 
     def _histogram(self, name: str, text: str, edges_s: tuple[float, ...]) -> Histogram:
-        return Histogram(name, text, MODEL, buckets=edges_s, registry=self.registry).labels(self._model)
+        family = self._families[name] = Histogram(name, text, MODEL, buckets=edges_s, registry=self.registry)
+        return family.labels(self._model)

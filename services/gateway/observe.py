@@ -78,7 +78,6 @@ class Observer:
             self._root.set(**{names.TIME_TO_FIRST_CHUNK: now_s - self._arrived_s})
         if last_s is not None:
             self._metrics.itl_s.observe(now_s - last_s)
-            self._metrics.tpot_s.observe(now_s - last_s)
         self._last_token_s = now_s
         self._metrics.generation_tokens.inc(count)
 

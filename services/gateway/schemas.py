@@ -58,6 +58,8 @@ class Body(Struct, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     return_token_ids: bool | None = None
+    priority: int | None = None
+    timeout: float | None = None
 
     add_special_tokens: Raw = ABSENT
     allowed_token_ids: Raw = ABSENT
@@ -81,7 +83,6 @@ class Body(Struct, kw_only=True):
     lora: Raw = ABSENT
     lora_request: Raw = ABSENT
     presence_penalty: Raw = ABSENT
-    priority: Raw = ABSENT
     prompt_embeds: Raw = ABSENT
     prompt_logprobs: Raw = ABSENT
     repetition_penalty: Raw = ABSENT
@@ -137,7 +138,6 @@ NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         "logit_bias": ({},),
         "logits_processors": ([],),
         "presence_penalty": (0,),
-        "priority": (0,),
         "repetition_penalty": (1,),
         "response_format": ({"type": "text"},),
         "return_tokens_as_token_ids": (False,),

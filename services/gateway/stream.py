@@ -21,6 +21,7 @@ from libs.contracts.messages import (
     Resent,
     StopAt,
 )
+from libs.contracts.tenancy import DEFAULT_TENANT
 from libs.text.detokenize import TokenBytes
 from services.gateway.choice import ERROR, FIRST_EPOCH, Choice
 from services.gateway.observe import Observer
@@ -30,7 +31,6 @@ from services.gateway.validate import ValidRequest
 
 LOST_S = 5.0
 NEVER_CAME_S = 40.0  # a pull of the queue that was lost is renewed within 35 s
-TENANT = ""  # one for all, until keys name theirs
 
 
 class ClientGone(Exception):
@@ -53,6 +53,8 @@ class Ticket:
     gateway: str
     deadline_s: float  # on the event loop's clock
     deadline_unix_ms: int
+    tenant: str = DEFAULT_TENANT
+    is_timed: bool = False  # by its client; else it is the server's own limit
 
 
 class Stream:
@@ -189,12 +191,14 @@ class Stream:
             epoch=FIRST_EPOCH,
             gateway=self.ticket.gateway,
             model=self.request.model,
-            tenant=TENANT,
+            tenant=self.ticket.tenant,
             prompt=self.request.prompt,
             params=self.request.params,
             choices=len(self.choices),
             deadline_unix_ms=self.ticket.deadline_unix_ms,
             echo_ids=self.request.return_token_ids,
+            priority=self.request.priority,
+            is_timed=self.ticket.is_timed,
         )
 
     def to_log(self) -> RequestLog:

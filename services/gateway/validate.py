@@ -12,6 +12,7 @@ import msgspec
 
 from libs.contracts.errors import ContextTooLong, InvalidRequest, ModelNotFound
 from libs.contracts.messages import Prompt, SamplingParams
+from libs.contracts.tenancy import FIRST_PRIORITY, LAST_PRIORITY
 from libs.text.chat_messages import plain_messages
 from services.gateway import schemas
 from services.gateway.schemas import Body, ChatBody, CompletionBody
@@ -22,6 +23,7 @@ MAX_STOP_CHARS = 1000
 MAX_STOP_TOKEN_IDS = 128
 MAX_CHOICES = 128
 MAX_COUNT = (1 << 31) - 1
+MAX_TIMEOUT_S = 86_400.0
 MIN_SEED, MAX_SEED = -(1 << 63), (1 << 64) - 1  # signed as OpenAI has it, or the same 64 bits unsigned
 DEFAULT_COMPLETION_TOKENS = 16
 # Below it the best token's lead is beyond what any draw could bridge, and dividing by it would leave float32.
@@ -56,6 +58,8 @@ class ValidRequest:
     include_usage: bool
     continuous_usage: bool
     return_token_ids: bool
+    priority: int = 0
+    timeout_s: float = 0.0  # 0: as long as the server lets it
 
 
 def validate(
@@ -63,9 +67,13 @@ def validate(
     payload: bytes,
     limits: Limits,
     *,
+    first_priority: int = FIRST_PRIORITY,
     draw_seed: Callable[[], int] = lambda: secrets.randbits(DRAWN_SEED_BITS),
 ) -> ValidRequest:
-    """The request in a JSON body. Raises InvalidRequest, ModelNotFound or ContextTooLong."""
+    """The request in a JSON body. Raises InvalidRequest, ModelNotFound or ContextTooLong.
+
+    `first_priority` is the lowest, so the earliest, that its sender may ask for.
+    """
     body: ChatBody | CompletionBody
     if kind is Kind.CHAT:
         body = schemas.decode(ChatBody, payload)
@@ -90,6 +98,8 @@ def validate(
         include_usage=include_usage,
         continuous_usage=continuous_usage,
         return_token_ids=bool(body.return_token_ids),
+        priority=_integer("priority", body.priority, max(0, first_priority), first_priority, LAST_PRIORITY),
+        timeout_s=_timeout_s(body.timeout),
     )
 
 
@@ -204,6 +214,12 @@ def _number(name: str, value: float | None, default: float, low: float, high: fl
     if not low <= value <= high:
         raise InvalidRequest(f"{name} must be between {low:g} and {high:g}", param=name)
     return value
+
+
+def _timeout_s(timeout: float | None) -> float:
+    if timeout == 0:
+        raise InvalidRequest("timeout must be above 0", param="timeout")
+    return _number("timeout", timeout, 0.0, 0.0, MAX_TIMEOUT_S)
 
 
 def _integer(name: str, value: int | None, default: int | None, low: int, high: int) -> int:

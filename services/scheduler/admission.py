@@ -51,13 +51,14 @@ def _admit(state: State, choice: Choice, now_s: float) -> Reason:
         lifecycle.fail(state, choice, ContextTooLong("the prompt does not fit the context or the KV pool"), now_s)
         return Reason.FAILED
     forking.settle(state, choice)
-    if state.memory.available_blocks < choice.needs_blocks + len(state.running):
+    available = state.memory.available_blocks(grants.wants_room_as(state, choice))
+    if available < choice.needs_blocks + len(state.running):
         return Reason.NO_BLOCKS
     hit = tables.match(state.memory, choice)
     if hit.pending is not None:
         state.queue.park(choice, hit.pending)
         return Reason.PENDING_PREFIX
-    where = placement.place(state, choice, len(hit.path))
+    where = placement.place(state, choice, len(hit.blocks))
     if where is None:
         return _without_place(state, choice, now_s)
     if not _reserve_blocks(state, choice, hit, where):
@@ -90,17 +91,18 @@ def _reserve_blocks(state: State, choice: Choice, hit: Hit, where: Place) -> boo
 
     The look-ahead shrinks to an even share of what is left, so it never keeps a prompt out.
     """
-    memory, running = state.memory, len(state.running) + len(choice.forks)
-    forks = forking.own_blocks(memory, choice)
-    there = len(choice.table) + len(hit.path)
+    memory, wanting = state.memory, grants.wants_room_as(state, choice)
+    running, forks = len(state.running) + len(choice.forks), forking.own_blocks(memory, choice)
+    there = len(choice.table) + len(hit.blocks)
     needed = memory.blocks_for(min(len(choice.ids) + 1, choice.slots)) - there
     choice.needs_blocks = needed + forks + memory.idle_blocks(hit)
-    spare = memory.available_blocks - choice.needs_blocks - running
+    spare = memory.available_blocks(wanting) - choice.needs_blocks - running
     if spare < 0:
         return False
     reach = min(len(choice.ids) + 1 + grants.ahead_tokens(state, where.decode), choice.slots)
     ahead = memory.blocks_for(reach) - there - needed
-    if not tables.reserve(memory, choice, hit, needed + min(ahead, spare // (running + 1)) + forks):
+    fresh = needed + min(ahead, spare // (running + 1)) + forks
+    if not tables.reserve(memory, choice, hit, fresh, wanting):
         return False
     forking.deal(memory, choice)
     return True

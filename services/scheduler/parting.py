@@ -50,7 +50,7 @@ def _take_share(memory: Memory, leader: Choice, fork: Choice) -> None:
     own = fork.share[prompt_blocks:]
     if tail_tokens:
         fork.copies = (BlockCopy(fork.share[full], own[0], tail_tokens),)
-    fork.table, fork.path, fork.share = fork.share[:full] + own, leader.path[:full], []
+    fork.table, fork.shared_blocks, fork.share = fork.share[:full] + own, min(full, leader.shared_blocks), []
     fork.cursor = fork.reach = leader.prompt_tokens
 
 

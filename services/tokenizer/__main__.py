@@ -7,6 +7,7 @@ from libs.runtime import failpoints
 from libs.runtime.bus import Bus
 from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
+from libs.runtime.metrics import process_metrics, serve_metrics
 from libs.runtime.prefix_index import PrefixIndex
 from libs.runtime.process import run, stop_signal
 from libs.runtime.ring import open_ring
@@ -41,6 +42,7 @@ async def main() -> None:
         with Threads(config.threads) as threads:
             preparing = Preparing(encoder, await bus.cells(), index, threads)
             await serve_status(bus, lambda: status(config.instance, preparing))
+            await serve_metrics(bus, process_metrics(SERVICE, config.instance, ring))
             await Tokenizing(bus, preparing, ring).run(until=stop, drain_s=config.drain_s)
     get_logger(SERVICE).info("stopped")
 

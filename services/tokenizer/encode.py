@@ -82,6 +82,8 @@ def to_sequence(encoder: Encoder, request: Request, ids: tuple[int, ...], hashes
         ),
         choices=request.choices,
         deadline_unix_ms=request.deadline_unix_ms,
+        priority=request.priority,
+        is_timed=request.is_timed,
     )
 
 

@@ -13,7 +13,9 @@ from dataclasses import replace
 from libs.contracts.kv_layout import KvLayout, blocks_for
 from libs.contracts.messages import Candidate, SamplingParams
 from libs.engine.rows import Sampled, SampleSpec, StepRow
+from libs.engine.worker.residents import Residents
 from libs.engine.worker.serve import Loaded
+from libs.engine.worker.step_values import Move
 
 VOCAB_SIZE = 1024
 EOS_IDS = (2, 3, 5, 7)
@@ -49,6 +51,36 @@ class FakePool:
         for block in block_table[: blocks_for(tokens, self.block_tokens)]:
             ids += self.ids_NT[block * self.block_tokens : (block + 1) * self.block_tokens]
         return ids[:tokens]
+
+
+class FakeTier:
+    """Blocks beside a pool, as a host tier has them. `block_ns` is what a copy takes, where a test keeps the time."""
+
+    def __init__(self, pool: FakePool, blocks: int, *, block_ns: int = 1000) -> None:
+        self._pool, self._rest, self.block_ns = pool, FakePool(blocks, pool.block_tokens), block_ns
+
+    @property
+    def blocks(self) -> int:
+        return self._rest.blocks
+
+    def swap_out(self, block: int, host_block: int) -> None:
+        _copy(self._pool, block, self._rest, host_block)
+
+    def swap_in(self, block: int, host_block: int) -> None:
+        _copy(self._rest, host_block, self._pool, block)
+
+    def carry_out(self, moves: Sequence[Move], residents: Residents) -> None:
+        """What a boundary does with moves, for those who step by hand."""
+        for move in moves:
+            for block, host_block in move.pairs:
+                (self.swap_in if move.inward else self.swap_out)(block, host_block)
+            residents.note_moved(move, self.block_ns * len(move.pairs))
+
+
+def _copy(source: FakePool, block: int, target: FakePool, copied: int) -> None:
+    start = block * source.block_tokens
+    target.write(copied, 0, source.ids_NT[start : start + source.block_tokens])
+    target.fill_counts_N[copied] = source.fill_counts_N[block]
 
 
 class FakeEngine:
@@ -129,7 +161,9 @@ def expected(prompt_ids: Sequence[int], params: SamplingParams, choice: int = 0)
             return tuple(generated), "length"
 
 
-def fake_loaded(pool: FakePool, engine: FakeEngine | None = None, *, max_model_len: int = 4096) -> Loaded:
+def fake_loaded(
+    pool: FakePool, engine: FakeEngine | None = None, *, max_model_len: int = 4096, tier: FakeTier | None = None
+) -> Loaded:
     """What a worker runs on, with a fake engine."""
     return Loaded(
         engine=engine or FakeEngine(pool),
@@ -142,4 +176,6 @@ def fake_loaded(pool: FakePool, engine: FakeEngine | None = None, *, max_model_l
         max_model_len=max_model_len,
         model_digest=MODEL_DIGEST,
         numerics_class=NUMERICS_CLASS,
+        tier=tier,
+        tier_name=f"fake/{id(tier):x}" if tier else "",
     )

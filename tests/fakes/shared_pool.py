@@ -48,6 +48,12 @@ class SharedPool:
         ]
         self.fill_counts_N[target] = tokens
 
+    def get_block(self, block: int) -> bytes:
+        return self._memory[self._offset(block) : self._offset(block) + self.layout.block_bytes]
+
+    def put_block(self, block: int, content: bytes) -> None:
+        self._memory[self._offset(block) : self._offset(block) + self.layout.block_bytes] = content
+
     def write(self, block_table: Sequence[int], base: int, token_ids: Sequence[int]) -> None:
         """Slots base … base + len − 1, nothing published."""
         digest = self._digest_at(block_table, base - 1) if base else 0
@@ -89,3 +95,26 @@ class SharedPool:
 
     def _offset(self, block: int) -> int:
         return self.layout.header_bytes(self.blocks) + block * self.layout.block_bytes
+
+
+class SharedTier:
+    """The host tier of a SharedPool, in shared memory of the same layout."""
+
+    def __init__(self, fd: int, pool: SharedPool) -> None:
+        self._pool, self._rest = pool, SharedPool(fd, pool.layout, lambda what: None)
+
+    @property
+    def blocks(self) -> int:
+        return self._rest.blocks
+
+    def swap_out(self, block: int, host_block: int) -> None:
+        _copy(self._pool, block, self._rest, host_block)
+
+    def swap_in(self, block: int, host_block: int) -> None:
+        _copy(self._rest, host_block, self._pool, block)
+
+
+def _copy(source: SharedPool, block: int, target: SharedPool, copied: int) -> None:
+    target.fill_counts_N[copied] = 0
+    target.put_block(copied, source.get_block(block))
+    target.fill_counts_N[copied] = source.fill_counts_N[block]

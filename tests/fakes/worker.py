@@ -24,9 +24,10 @@ from libs.contracts.messages import (
     StepResult,
 )
 from libs.engine.rows import Sampled, StepRow
-from libs.engine.worker.residents import Residents, Step, Taken
+from libs.engine.worker.residents import Residents
+from libs.engine.worker.step_values import Move, Step, Taken
 from libs.engine.worker.unacked import Unacked
-from tests.fakes.engine import EOS_IDS, MODEL_DIGEST, NUMERICS_CLASS, FakeEngine, FakePool, draw
+from tests.fakes.engine import EOS_IDS, MODEL_DIGEST, NUMERICS_CLASS, FakeEngine, FakePool, FakeTier, draw
 
 MAX_MODEL_LEN = 4096
 
@@ -45,8 +46,9 @@ class FakeWorker:
         nan_ids: frozenset[int] = frozenset(),
         vocab_size: int = 1 << 16,  # prompts of tests have ids that the fake engine does not draw
         max_batch_tokens: int = 1024,
+        tier: FakeTier | None = None,
     ) -> None:
-        self.name, self.pool = name, pool
+        self.name, self.pool, self.tier = name, pool, tier
         self.engine = FakeEngine(pool, nan_ids=nan_ids)
         self.step_s, self.token_s = 0.02, 0.0
         self.took: list[tuple[float, int]] = []  # seconds and rows of each step
@@ -58,27 +60,9 @@ class FakeWorker:
         self.versions: list[int] = []  # as begun
         self.delivered: dict[str, dict[int, int]] = {}  # request → position → token, as frames carry them, of choice 0
         self.ends: dict[str, str] = {}
-        identity = Hello(
-            worker=name,
-            role=role,
-            incarnation=f"{name}-life",
-            host="host",
-            term=0,
-            version=0,
-            pool="pool",
-            pool_blocks=pool.blocks,
-            layout_fingerprint=b"layout",
-            numerics_class=NUMERICS_CLASS,
-            model_digest=MODEL_DIGEST,
-            max_model_len=MAX_MODEL_LEN,
-            max_batch_tokens=max_batch_tokens,
-            step_number=0,
-            residents=(),
-            block_tokens=pool.block_tokens,
-        )
-        self.identity = identity
+        self.identity = _identity(name, role, pool, tier, max_batch_tokens)
         self.residents = Residents(
-            identity,
+            self.identity,
             eos_ids=EOS_IDS,
             vocab_size=vocab_size,
             block_tokens=pool.block_tokens,
@@ -122,17 +106,24 @@ class FakeWorker:
         sent: list[Word] = []
         taken = self.residents.take_version(self._now_ns)
         if isinstance(taken, Taken):
+            self._move(taken.outward)
             sent.append(taken.began)
             self.versions.append(taken.began.version)
             self.pool.reset(taken.resets)
             for copy in taken.copies:
                 self.pool.copy(copy.source, copy.target, copy.tokens)
+            self._move(taken.inward)
         elif isinstance(taken, Resync):
             sent.append(taken)
         result = self._step()
         if result is not None:
             sent.append(result)
         return sent if self.link_up else []
+
+    def _move(self, moves: tuple[Move, ...]) -> None:
+        if moves:
+            assert self.tier is not None
+            self.tier.carry_out(moves, self.residents)
 
     def _step(self) -> StepResult | None:
         step = self.residents.rows_for_step(self._now_ns)
@@ -173,3 +164,26 @@ class FakeWorker:
             log[position] = token
         if row.end:
             self.ends[request_id] = row.end
+
+
+def _identity(name: str, role: str, pool: FakePool, tier: FakeTier | None, max_batch_tokens: int) -> Hello:
+    return Hello(
+        worker=name,
+        role=role,
+        incarnation=f"{name}-life",
+        host="host",
+        term=0,
+        version=0,
+        pool="pool",
+        pool_blocks=pool.blocks,
+        layout_fingerprint=b"layout",
+        numerics_class=NUMERICS_CLASS,
+        model_digest=MODEL_DIGEST,
+        max_model_len=MAX_MODEL_LEN,
+        max_batch_tokens=max_batch_tokens,
+        step_number=0,
+        residents=(),
+        block_tokens=pool.block_tokens,
+        host_pool="tier" if tier else "",
+        host_blocks=tier.blocks if tier else 0,
+    )

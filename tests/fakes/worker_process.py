@@ -14,7 +14,7 @@ from libs.engine.worker.pool_source import pool_name, pool_source
 from libs.engine.worker.serve import Loaded
 from libs.runtime.logs import get_logger
 from tests.fakes.engine import EOS_IDS, MODEL_DIGEST, NUMERICS_CLASS, VOCAB_SIZE, draw
-from tests.fakes.shared_pool import SharedPool
+from tests.fakes.shared_pool import SharedPool, SharedTier
 
 STEP_S = 0.01
 TOKEN_S = 0.0001
@@ -51,6 +51,8 @@ def load_fake(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loa
     source = pool_source(config.pool)
     assert isinstance(source, int), "a supervisor passes the pool as a descriptor"
     pool = SharedPool(source, LAYOUT, lambda what: log.error(CORRUPTION, what=what))
+    tier_source = pool_source(config.host_pool) if config.host_pool else None
+    tier = SharedTier(tier_source, pool) if isinstance(tier_source, int) else None
     return Loaded(
         engine=SharedEngine(pool),
         pool=pool,
@@ -62,4 +64,6 @@ def load_fake(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loa
         max_model_len=config.max_model_len or MAX_MODEL_LEN,
         model_digest=MODEL_DIGEST,
         numerics_class=NUMERICS_CLASS,
+        tier=tier,
+        tier_name=pool_name(config.host, tier_source) if tier_source is not None else "",
     )

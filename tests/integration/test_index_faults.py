@@ -122,5 +122,5 @@ def hashes_of(running: Pipeline) -> tuple[bytes, ...]:
     """Those that the tokenizer asks for."""
     digest = Tokenizer(read_model_files(running.folder)).digest
     key = bytes.fromhex(HASH_KEY)
-    root = block_hash.root_hash(key, tenant="", model_digest=MODEL_DIGEST, adapter="", tokenizer_digest=digest)
+    root = block_hash.root_hash(key, tenant="default", model_digest=MODEL_DIGEST, adapter="", tokenizer_digest=digest)
     return block_hash.block_hashes(key, root, PROMPT, BLOCK_TOKENS)

@@ -39,7 +39,7 @@ async def test_a_poisonous_request_ends_and_its_neighbours_do_not(running: Pipel
     letter = await dead_letter(running)
     assert int(str(letter.pop("unix_ms"))) > 0 and str(letter.pop("request_id")).startswith("cmpl-")
     assert letter == {
-        "tenant": "",
+        "tenant": "default",
         "deaths": 3,
         "prompt_tokens": 4,
         "generated_tokens": 0,

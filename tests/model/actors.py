@@ -172,6 +172,8 @@ class _Preparing:
             params=request.params,
             choices=request.choices,
             deadline_unix_ms=request.deadline_unix_ms,
+            priority=request.priority,
+            is_timed=request.is_timed,
         )
         return Prepared(sequence, CELL, cells[0].term, 0)
 

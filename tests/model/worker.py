@@ -15,14 +15,14 @@ from libs.engine.worker.boundary import Boundary, Order, Word
 from libs.engine.worker.config import WorkerConfig
 from libs.engine.worker.held import Held
 from libs.engine.worker.link_client import CellLeader, SchedulerLink
-from libs.engine.worker.order_check import OrderLimits
 from libs.engine.worker.reporter import Reporter
 from libs.engine.worker.residences import Residences
-from libs.engine.worker.residents import Residents, Step, Taken
-from libs.engine.worker.serve import Role, identity_of
+from libs.engine.worker.residents import Residents
+from libs.engine.worker.serve import Role, identity_of, limits_of
 from libs.engine.worker.step_thread import Post
+from libs.engine.worker.step_values import Step, Taken
 from libs.runtime.link import LinkClient
-from tests.fakes.engine import EOS_IDS, FakeEngine, FakePool, fake_loaded
+from tests.fakes.engine import EOS_IDS, FakeEngine, FakePool, FakeTier, fake_loaded
 from tests.model.broker import Broker
 from tests.model.client import Client
 from tests.model.demand import CELL, MODEL
@@ -34,7 +34,7 @@ Dial = Callable[[Process, str], AbstractAsyncContextManager[LinkClient]]
 
 
 class Worker(Process):
-    def __init__(self, number: int, role: str, clock: Clock, broker: Broker, pool: FakePool) -> None:
+    def __init__(self, number: int, role: str, clock: Clock, broker: Broker, pool: FakePool, tier: FakeTier) -> None:
         super().__init__(f"{role}-{number}", clock)
         self.role, self.pool = role, pool
         self.incarnation = f"{number:032x}"
@@ -56,7 +56,7 @@ class Worker(Process):
             incarnation=self.incarnation,
         )
         self._span = f"{role}_worker.{role}"
-        self._loaded = fake_loaded(pool, self._engine, max_model_len=MAX_MODEL_LEN)
+        self._loaded = fake_loaded(pool, self._engine, max_model_len=MAX_MODEL_LEN, tier=tier)
         identity = identity_of(config, Role(f"{role}_worker", cast(Any, role), self._span), self._loaded)
         self.residents = Residents(
             identity,
@@ -65,7 +65,7 @@ class Worker(Process):
             block_tokens=pool.block_tokens,
             fill_counts=pool.fill_counts_N,
         )
-        self._boundary = Boundary(self.residents, self, pool, self._post, lambda: self._begun_ns)
+        self._boundary = Boundary(self.residents, self, pool, self._post, lambda: self._begun_ns, tier)
 
     def attach(self, dial: Dial) -> None:
         self.start(self._serve(dial))
@@ -122,7 +122,7 @@ class Worker(Process):
     async def _serve(self, dial: Dial) -> None:
         loaded = self._loaded
         leader = CellLeader(cast(Any, await self._client.cells()), MODEL, CELL)
-        limits = OrderLimits(loaded.pool_blocks, loaded.layout.block_tokens, loaded.max_model_len)
+        limits = limits_of(loaded)
         link = SchedulerLink(
             leader,
             token="t",

@@ -9,7 +9,7 @@ from libs.contracts.errors import Fenced
 from libs.engine.worker.held import Held
 from libs.runtime.link import LinkClient, LinkLost
 from services.scheduler.state import DECODE, PREFILL
-from tests.fakes.engine import FakePool
+from tests.fakes.engine import FakePool, FakeTier
 from tests.model.actors import Gateway, Host, Scheduler, Tokenizer
 from tests.model.broker import Broker
 from tests.model.demand import Call, Demand, open_calls
@@ -19,6 +19,7 @@ from tests.model.wire import Wire, dialled
 from tests.model.worker import HOST, MAX_MODEL_LEN, Worker
 
 BLOCK_TOKENS = 16
+HOST_BLOCKS = 6
 STEP_S = 0.02
 LATENCY_S = 0.001
 SCHEDULERS_MAX = 3
@@ -29,6 +30,7 @@ class World:
         self.clock, self.network = Clock(), Network()
         self.broker = Broker(self.clock, self.network)
         self.pool = FakePool(blocks, BLOCK_TOKENS)
+        self.tier = FakeTier(self.pool, HOST_BLOCKS)
         self.role, self.demand = role, Demand(min(MAX_MODEL_LEN, blocks * BLOCK_TOKENS))
         self.calls: dict[str, Call] = {}
         self.wires: list[tuple[Wire, Worker, Scheduler]] = []
@@ -54,7 +56,7 @@ class World:
         self.schedulers.append(Scheduler(self._number(), self.clock, self.broker, self.role))
 
     def start_worker(self, role: str) -> None:
-        worker = Worker(self._number(), role, self.clock, self.broker, self.pool)
+        worker = Worker(self._number(), role, self.clock, self.broker, self.pool, self.tier)
         worker.is_fenced = lambda held: self._is_fenced(worker, held)
         self.workers.append(worker)
         worker.attach(self.dial)

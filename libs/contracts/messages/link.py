@@ -40,6 +40,8 @@ class Hello:
     step_number: int
     residents: tuple[HeldSequence, ...]
     block_tokens: int
+    host_pool: str = ""  # the host tier; empty where there is none
+    host_blocks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,16 @@ class RowWait:
 
 
 @dataclass(frozen=True, slots=True)
+class Swapped:
+    """A swap item that was carried out."""
+
+    sequence: int
+    inward: bool
+    blocks: int  # copied; of an outward one those below the commit index
+    took_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepResult:
     """Repeat key: (incarnation, step_number). Kept by the worker until Ack."""
 
@@ -100,6 +112,7 @@ class StepResult:
     started_ns: int
     ended_ns: int
     found: tuple[RowResult, ...] = ()  # where residents really stand: begun by fill counts, or kept by a new term
+    swapped: tuple[Swapped, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +200,19 @@ class BlockCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class Swap:
+    """Blocks that travel between the pool and the host tier, pair by pair.
+
+    Outward those below the commit index of `sequence` at this boundary, before Began; without one (0) all of them.
+    Inward all, before the step's writes.
+    """
+
+    sequence: int
+    blocks: tuple[int, ...]
+    host_blocks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The whole order; opens a term and answers Resync."""
 
@@ -209,6 +235,8 @@ class Delta:
     copies: tuple[BlockCopy, ...] = ()
     chunks: tuple[Chunk, ...] = ()
     order_hash: bytes = b""
+    swap_outs: tuple[Swap, ...] = ()
+    swap_ins: tuple[Swap, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,8 @@ class Request:
     choices: int
     deadline_unix_ms: int
     echo_ids: bool  # Accepted carries the prompt ids back
+    priority: int = 0  # the lower, the earlier
+    is_timed: bool = False  # the client set the deadline: it counts when requests are put in order
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class Sequence:
     params: SamplingParams
     choices: int
     deadline_unix_ms: int
+    priority: int = 0  # as Request has both
+    is_timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

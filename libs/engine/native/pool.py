@@ -33,6 +33,11 @@ class NativePool(CountedPool):
         """A pool in this process's own memory, all blocks fresh: for warm-up, probes and tests."""
         return cls(layout, np.zeros((blocks, layout.block_bytes), np.uint8), np.zeros(blocks, np.uint32))
 
+    @property
+    def bytes_NB(self) -> npt.NDArray[np.uint8]:
+        """The bytes of all blocks."""
+        return self.blocks_NB
+
     def copy(self, source: int, target: int, tokens: int) -> None:
         """Make `target` hold the first `tokens` tokens of `source`, or as many as are written there.
 

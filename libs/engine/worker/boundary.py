@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from libs.contracts.messages import Delta, Hello, Resync, Snapshot
-from libs.engine.worker.ports import BlockPool, StepEngine
-from libs.engine.worker.residents import Residents, Step, StepReport, Taken
+from libs.engine.worker.ports import BlockPool, HostTier, StepEngine
+from libs.engine.worker.residents import Residents
+from libs.engine.worker.step_values import Move, Step, StepReport, Taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,9 @@ class Boundary:
         pool: BlockPool,
         post: Callable[[Word], object],
         now_ns: Callable[[], int],
+        tier: HostTier | None = None,
     ) -> None:
-        self._residents, self._engine, self._pool = residents, engine, pool
+        self._residents, self._engine, self._pool, self._tier = residents, engine, pool, tier
         self._post, self._now_ns = post, now_ns
 
     def receive(self, inbox: Iterable[Order]) -> None:
@@ -48,16 +50,24 @@ class Boundary:
                 self._residents.offer(message)
 
     def take(self) -> bool:
-        """Then one version with its resets and copies. False when there was none."""
+        """Then one version with its resets, copies and swaps. False when there was none.
+
+        Before Began is sent: from then on fill counts are believed, and nothing of a removed resident is touched.
+        """
         taken = self._residents.take_version(self._now_ns())
-        if taken is None:
-            return False
-        if isinstance(taken, Taken) and taken.resets:
-            self._pool.reset(taken.resets)  # before Began is sent: from then on their fill counts are believed
+        if not isinstance(taken, Taken):
+            if taken is not None:
+                self._post(taken)
+            return taken is not None
+        for move in taken.outward:
+            self._move(move)
+        if taken.resets:
+            self._pool.reset(taken.resets)
         self._post(taken)
-        if isinstance(taken, Taken):
-            for copy in taken.copies:
-                self._pool.copy(copy.source, copy.target, copy.tokens)
+        for copy in taken.copies:
+            self._pool.copy(copy.source, copy.target, copy.tokens)
+        for move in taken.inward:
+            self._move(move)
         return True
 
     def rows(self) -> Step | None:
@@ -70,3 +80,11 @@ class Boundary:
         samples = self._engine.step(step.rows) if step.rows else []
         ended_ns = self._now_ns()
         self._post(self._residents.absorb(step, samples, started_ns=started_ns, ended_ns=ended_ns))
+
+    def _move(self, move: Move) -> None:
+        assert self._tier is not None, "the checks of an order let no swap pass where there is no tier"
+        started_ns = self._now_ns()
+        copy = self._tier.swap_in if move.inward else self._tier.swap_out
+        for block, host_block in move.pairs:
+            copy(block, host_block)
+        self._residents.note_moved(move, self._now_ns() - started_ns)

@@ -31,7 +31,9 @@ class Bundle:
 
 
 def is_plain(result: StepResult) -> bool:
-    """One token a row and nothing else: no chunk, end, stop, wait, removal, copy or find."""
-    if result.removed or result.found or result.waits or result.copies_done or result.batch_tokens != len(result.rows):
+    """One token a row and nothing else: no chunk, end, stop, wait, removal, copy, swap or find."""
+    if result.removed or result.found or result.waits or result.copies_done or result.swapped:
+        return False
+    if result.batch_tokens != len(result.rows):
         return False
     return bool(result.rows) and not any(row.end or row.at_until for row in result.rows)

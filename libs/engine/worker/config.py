@@ -18,6 +18,8 @@ class WorkerConfig(ServiceConfig):
     max_model_len: int = Field(default=0, ge=0)  # tokens of the longest sequence; 0: what the model allows
     max_batch_tokens: int = Field(default=1024, ge=1)  # tokens of one step; chunks are cut to it
     pool: str  # "fd:N", an open descriptor of the pool's shared memory, or the path of a file
+    host_pool: str = ""  # likewise, of the host tier; empty: there is none
+    host_bytes_per_s: float = Field(default=0.0, ge=0)  # at most so fast to and from the tier; 0: no limit
     kernels: str = "auto"  # auto, native, torch, or a level of the native ones
     packed_dir: str = ""  # where this host keeps packed weights; empty: in memory of this process alone
     threads: int = Field(default=0, ge=0)  # of the engine; 0: one per core

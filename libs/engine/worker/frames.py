@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from libs.contracts import codec
 from libs.contracts.messages import FrameRow, Resident, RowResult, TokenFrame
-from libs.engine.worker.residents import StepReport
+from libs.engine.worker.step_values import StepReport
 
 
 def frames_of(

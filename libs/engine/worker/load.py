@@ -8,6 +8,7 @@ from libs.contracts.errors import ConfigError
 from libs.contracts.kv_layout import kv_dtype_of
 from libs.engine.checkpoint import model_digest
 from libs.engine.engine_spec import EngineSpec, Shared
+from libs.engine.host_tier import MappedTier
 from libs.engine.kernel_choice import settle_kernels
 from libs.engine.model_config import load_model_config
 from libs.engine.opening import open_engine
@@ -37,6 +38,7 @@ def load(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loaded:
         packed_dir=Path(config.packed_dir) if config.packed_dir else None,
     )
     opened = open_engine(spec, model, Shared(source), progress)
+    tier_source = pool_source(config.host_pool) if config.host_pool else None
     return Loaded(
         engine=opened.engine,
         pool=opened.pool,
@@ -48,4 +50,8 @@ def load(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loaded:
         max_model_len=max_model_len,
         model_digest=model_digest(config.model_dir),
         numerics_class=opened.numerics_class,
+        tier=None
+        if tier_source is None
+        else MappedTier.attach(tier_source, opened.pool, bytes_per_s=config.host_bytes_per_s),
+        tier_name="" if tier_source is None else pool_name(config.host, tier_source),
     )

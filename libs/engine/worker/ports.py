@@ -31,3 +31,16 @@ class BlockPool(Protocol):
 
     def copy(self, source: int, target: int, tokens: int) -> None:
         """The first `tokens` tokens of `source` into `target`, which is then filled as far as `source` was."""
+
+
+class HostTier(Protocol):
+    """Blocks of the pool that rest in host memory, or in a file. A fill count travels with its block."""
+
+    @property
+    def blocks(self) -> int: ...
+
+    def swap_out(self, block: int, host_block: int) -> None:
+        """Copy a block of the pool into one of the tier."""
+
+    def swap_in(self, block: int, host_block: int) -> None:
+        """Copy a block of the tier into one of the pool, which is then filled as far as it was."""

@@ -11,8 +11,8 @@ from libs.engine.worker.boundary import HelloReady
 from libs.engine.worker.frames import frames_of
 from libs.engine.worker.link_client import SchedulerLink
 from libs.engine.worker.residences import Residences
-from libs.engine.worker.residents import StepReport, Taken
 from libs.engine.worker.step_thread import Crashed, Post
+from libs.engine.worker.step_values import StepReport, Taken
 from libs.runtime.bus import Bus
 from libs.runtime.failpoints import failpoint, failpoint_bytes
 from libs.runtime.logs import get_logger

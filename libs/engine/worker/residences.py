@@ -10,8 +10,8 @@ from libs.contracts.errors import NumericalError
 from libs.contracts.messages import Resident, RowResult
 from libs.contracts.trace_records import Joined, Left
 from libs.engine.worker.held import ERROR
-from libs.engine.worker.residents import StepReport
 from libs.engine.worker.step_records import StepRecords
+from libs.engine.worker.step_values import StepReport
 from libs.runtime.ring import OFF, Ring
 from libs.runtime.tracing import Span, start_span, wall_ns
 

@@ -6,7 +6,7 @@ the version's resets and copies, `rows_for_step`, the step, `absorb`. docs/proto
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from libs.contracts.kv_layout import blocks_for
 from libs.contracts.messages import (
@@ -20,48 +20,18 @@ from libs.contracts.messages import (
     RowWait,
     Snapshot,
     StepResult,
+    Swap,
+    Swapped,
 )
 from libs.contracts.order import StandingOrder
-from libs.engine.rows import Sampled, StepRow
+from libs.engine.rows import Sampled
 from libs.engine.worker.forks import forked
 from libs.engine.worker.held import ERROR, Held
 from libs.engine.worker.ports import FillCounts
+from libs.engine.worker.step_values import Move, Step, StepReport, Taken
 
 OUT_OF_GRANT = "out_of_grant"
 FILL_BEHIND = "fill_behind"
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A version just taken. `resets`, then `copies`, come before its step; `began` is sent before it."""
-
-    at_ns: int
-    began: Began
-    resets: tuple[int, ...]  # fresh blocks: fill count 0
-    copies: tuple[BlockCopy, ...]
-    added: tuple[Resident, ...]
-    removed: tuple[Resident, ...]
-    is_last: bool  # nobody is left
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Rows of one step; `held` owns them, entry by entry. Without rows it is an empty step that only reports."""
-
-    rows: tuple[StepRow, ...]
-    held: tuple[Held, ...]
-
-    @property
-    def batch_tokens(self) -> int:
-        return sum(len(row.token_ids) for row in self.rows)
-
-
-@dataclass(frozen=True, slots=True)
-class StepReport:
-    """What a step did: the StepResult, and the resident behind each of its rows."""
-
-    result: StepResult
-    residents: tuple[Resident, ...]
 
 
 class Residents:
@@ -89,6 +59,7 @@ class Residents:
         self._found: list[RowResult] = []
         self._unsure: list[Held] = []  # of which the scheduler does not know where they stand
         self._copies_done = 0
+        self._swapped: list[Swapped] = []
 
     def hello(self) -> Hello:
         """Who this worker is and what it holds; orders not yet taken are void from here on, until a Snapshot."""
@@ -148,9 +119,13 @@ class Residents:
                 held.append(chunked)
                 rows.append(chunked.row(tokens))
         self._chunks = {}
-        if not rows and not (self._removed or self._found or self._waits or self._copies_done):
+        if not rows and not (self._removed or self._found or self._waits or self._copies_done or self._swapped):
             return None
         return Step(tuple(rows), tuple(held))
+
+    def note_moved(self, move: Move, took_ns: int) -> None:
+        """A move was carried out; the next report tells it."""
+        self._swapped.append(Swapped(move.sequence, move.inward, len(move.pairs), took_ns))
 
     def absorb(self, step: Step, samples: Sequence[Sampled | None], *, started_ns: int, ended_ns: int) -> StepReport:
         """Take in what the engine answered to `step.rows`, entry by entry."""
@@ -175,8 +150,9 @@ class Residents:
             started_ns,
             ended_ns,
             tuple(self._found),
+            tuple(self._swapped),
         )
-        self._waits, self._removed, self._found, self._copies_done = [], [], [], 0
+        self._waits, self._removed, self._found, self._copies_done, self._swapped = [], [], [], 0, []
         return StepReport(done, tuple(resident for resident, _ in reports))
 
     def _await_snapshot(self) -> None:
@@ -197,6 +173,7 @@ class Residents:
         return self._order.hash == message.order_hash
 
     def _take_delta(self, delta: Delta, now_ns: int) -> Taken:
+        outward = tuple(self._outward(swap) for swap in delta.swap_outs)
         removed = [self._remove(sequence, now_ns, is_reported=True) for sequence in delta.removed]
         resets = [block for resident in delta.added for block in self._add(resident)]
         for grant in delta.grants:
@@ -206,7 +183,8 @@ class Residents:
             self._held[change.sequence].until = change.until
         self._chunks = _tokens_by_sequence(delta)
         self._copies_done = len(delta.copies)
-        return self._taken(now_ns, resets, delta.added, removed, delta.copies)
+        taken = self._taken(now_ns, resets, delta.added, removed, delta.copies)
+        return replace(taken, outward=outward, inward=tuple(Move(s.sequence, True, _pairs(s)) for s in delta.swap_ins))
 
     def _take_snapshot(self, snapshot: Snapshot, now_ns: int) -> Taken:
         """Keep residents that go on as they are (the worker knows more of them), drop and add the rest.
@@ -265,6 +243,15 @@ class Residents:
             self._removed.append(held.result(held.position))
         return held.resident
 
+    def _outward(self, swap: Swap) -> Move:
+        """Of a sequence, only what is committed; what it writes next, nobody may go on from."""
+        pairs = _pairs(swap)
+        if swap.sequence:
+            held = self._held.get(swap.sequence)
+            committed = set(held.table[: blocks_for(held.cursor, self._block_tokens)]) if held else set()
+            pairs = tuple(pair for pair in pairs if pair[0] in committed)
+        return Move(swap.sequence, False, pairs)
+
     def _slots(self, held: Held) -> int:
         """Granted slots from the cursor on."""
         return len(held.table) * self._block_tokens - held.cursor
@@ -289,6 +276,10 @@ class Residents:
         if reason:
             self._waits.append(RowWait(sequence, epoch, reason, 0))
         held.wait, held.wait_ns = reason, now_ns
+
+
+def _pairs(swap: Swap) -> tuple[tuple[int, int], ...]:
+    return tuple(zip(swap.blocks, swap.host_blocks, strict=True))
 
 
 def _tokens_by_sequence(delta: Delta) -> dict[int, int]:

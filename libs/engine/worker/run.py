@@ -18,6 +18,7 @@ from libs.runtime import failpoints
 from libs.runtime.bus import Bus
 from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
+from libs.runtime.metrics import process_metrics, serve_metrics
 from libs.runtime.process import stop_signal
 from libs.runtime.ring import open_ring
 from libs.runtime.status import serve_status
@@ -74,6 +75,7 @@ async def run_worker(kind: type[C], role: Role, load: Loader | None = None) -> N
         ) as bus,
     ):
         await serve_status(bus, life.status)
+        await serve_metrics(bus, process_metrics(role.service, config.instance, ring))
         loaded = await _load(config, life, stop, load or _load_engine)
         if loaded is not None:
             mark_pool_use(pool_source(config.pool), config.incarnation)

@@ -12,7 +12,7 @@ from libs.contracts.messages import Hello
 from libs.engine.worker.config import WorkerConfig
 from libs.engine.worker.link_client import CellLeader, SchedulerLink
 from libs.engine.worker.order_check import OrderLimits
-from libs.engine.worker.ports import BlockPool, StepEngine
+from libs.engine.worker.ports import BlockPool, HostTier, StepEngine
 from libs.engine.worker.reporter import Reporter
 from libs.engine.worker.residences import Residences
 from libs.engine.worker.residents import Residents
@@ -49,6 +49,8 @@ class Loaded:
     max_model_len: int
     model_digest: str
     numerics_class: str
+    tier: HostTier | None = None
+    tier_name: str = ""
 
 
 class Worker:
@@ -68,8 +70,8 @@ class Worker:
             fill_counts=loaded.pool.fill_counts_N,
         )
         post = _poster(asyncio.get_running_loop(), self._posts)
-        self._steps = StepThread(residents, loaded.engine, loaded.pool, post)
-        limits = OrderLimits(loaded.pool_blocks, loaded.layout.block_tokens, loaded.max_model_len)
+        self._steps = StepThread(residents, loaded.engine, loaded.pool, post, loaded.tier)
+        limits = limits_of(loaded)
         token = config.link_token.get_secret_value()
         self.link = SchedulerLink(leader, token=token, limits=limits, to_steps=self._steps.send)
         self._reporter = Reporter(self._posts, bus, self.link, Residences(role.span, ring), cell=config.cell)
@@ -140,7 +142,15 @@ def identity_of(config: WorkerConfig, role: Role, loaded: Loaded) -> Hello:
         max_batch_tokens=config.max_batch_tokens,
         step_number=0,
         residents=(),
+        host_pool=loaded.tier_name,
+        host_blocks=loaded.tier.blocks if loaded.tier else 0,
     )
+
+
+def limits_of(loaded: Loaded) -> OrderLimits:
+    """What an order to this worker may name."""
+    host_blocks = loaded.tier.blocks if loaded.tier else 0
+    return OrderLimits(loaded.pool_blocks, loaded.layout.block_tokens, loaded.max_model_len, host_blocks)
 
 
 def _poster(loop: asyncio.AbstractEventLoop, posts: asyncio.Queue[Post]) -> Callable[[Post], None]:

@@ -2,7 +2,7 @@
 
 from libs.contracts.messages import Resident, StepResult
 from libs.contracts.trace_records import Steps, Waited
-from libs.engine.worker.residents import StepReport
+from libs.engine.worker.step_values import StepReport
 from libs.runtime.ring import Ring
 
 LONGEST_NS = 250_000_000  # a run is written after so long: a process that is killed loses no more

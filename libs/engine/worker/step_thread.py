@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from libs.engine.rows import Sampled, StepRow
 from libs.engine.worker.boundary import Boundary, Order, Word
-from libs.engine.worker.ports import BlockPool, StepEngine
+from libs.engine.worker.ports import BlockPool, HostTier, StepEngine
 from libs.engine.worker.residents import Residents
 from libs.runtime.failpoints import failpoint
 
@@ -30,9 +30,14 @@ class StepThread:
     """`post` is called from the thread, once a step and once for each version or Hello; it must not block."""
 
     def __init__(
-        self, residents: Residents, engine: StepEngine, pool: BlockPool, post: Callable[[Post], object]
+        self,
+        residents: Residents,
+        engine: StepEngine,
+        pool: BlockPool,
+        post: Callable[[Post], object],
+        tier: HostTier | None = None,
     ) -> None:
-        self._boundary = Boundary(residents, _Watched(engine), pool, post, time.monotonic_ns)
+        self._boundary = Boundary(residents, _Watched(engine), pool, post, time.monotonic_ns, tier)
         self._post = post
         self._thread = threading.Thread(target=self._run, name="steps", daemon=True)
         self._wake = threading.Condition()

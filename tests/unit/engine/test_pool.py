@@ -28,10 +28,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 def block_bytes(pool: CountedPool) -> npt.NDArray[np.uint8]:
     """[N, bytes of a block], to read and to write."""
-    if isinstance(pool, NativePool):
-        return pool.blocks_NB
-    assert isinstance(pool, KvPool)
-    return pool.kv_NLCHTD.view(torch.uint8).numpy().reshape(pool.blocks, -1)
+    return pool.bytes_NB
 
 
 def write_pool(path: Path, layout: KvLayout = LAYOUT, blocks: int = BLOCKS) -> Path:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -20,6 +21,7 @@ from services.gateway.door import Door
 from services.gateway.generate import Service
 from services.gateway.hub import Hub
 from services.gateway.intake import listening
+from services.gateway.keys import Keys
 from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
 from services.gateway.terms import Terms
@@ -69,10 +71,14 @@ async def gateway() -> AsyncIterator[Gateway]:
 
 @asynccontextmanager
 async def running_gateway(
-    *, api_key: str = "", request_timeout_s: float = REQUEST_TIMEOUT_S, max_waiting: int = 64
+    *,
+    api_key: str = "",
+    keys_path: Path | None = None,
+    request_timeout_s: float = REQUEST_TIMEOUT_S,
+    max_waiting: int = 64,
 ) -> AsyncIterator[Gateway]:
     """As the fixture, for tests that need a key or other limits."""
-    bus = FakeBus()
+    bus, keys = FakeBus(), Keys(api_key, keys_path)
     bus.directory.records.append(cell_record())
     terms = Terms(cast(CellDirectory, bus.directory), MODEL)
     metrics, outbox = Metrics(MODEL), Outbox(bus.as_bus(), GATEWAY, terms, patience_s=request_timeout_s)
@@ -97,5 +103,5 @@ async def running_gateway(
         async def scrape(openmetrics: bool) -> str:
             return expose(metrics.registry, openmetrics=openmetrics)
 
-        yield Gateway(create_app(service, scrape, api_key=api_key), service, bus, backend)
+        yield Gateway(create_app(service, scrape, keys), service, bus, backend)
         await outbox.settle(0)

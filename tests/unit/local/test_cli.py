@@ -112,3 +112,17 @@ def test_chaos_says_what_is_wrong_in_one_line(tmp_path: Path, fault: list[str], 
     done = CliRunner().invoke(app, ["chaos", *fault, "--run-dir", str(tmp_path)])
 
     assert (done.exit_code, len(done.stderr.splitlines())) == (code, 1)
+
+
+def test_keys_are_added_listed_and_revoked(tmp_path: Path) -> None:
+    """Standard output of `add` is the key alone, so that a script can take it; `list` never shows one."""
+    file, run = ("--file", str(tmp_path / "keys.json")), CliRunner().invoke
+    added = run(app, ["keys", "add", "acme", "--priority", "2", *file])
+    listed = run(app, ["keys", "list", *file])
+    key, key_id = added.stdout.strip(), listed.stdout.split()[0]
+
+    assert key.startswith("sk-hr-") and " " not in key
+    assert "acme" in listed.stdout and key not in listed.stdout
+    assert run(app, ["keys", "revoke", key_id, *file]).exit_code == 0
+    assert run(app, ["keys", "revoke", key_id, *file]).exit_code == 2
+    assert run(app, ["keys", "list", *file]).stdout == ""

@@ -1,6 +1,7 @@
 """What each service of a local stack is told."""
 
 import re
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -49,6 +50,15 @@ def test_workers_learn_pool_host_and_life() -> None:
 
         assert (config.pool, config.host, config.incarnation) == ("fd:7", "local", LIFE)
         assert config.instance == f"{service}-1"
+        assert config.host_pool == ""
+
+
+def test_workers_learn_where_the_host_tier_is() -> None:
+    """Only where there is one."""
+    stack = replace(settled(), tier_fd=9)
+
+    assert config_of("decode_worker", service_environ(stack, "decode_worker", 0, LIFE)).host_pool == "fd:9"
+    assert stack.pool_fds == (7, 9)
 
 
 @pytest.mark.parametrize(

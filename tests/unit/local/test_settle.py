@@ -1,6 +1,7 @@
 """What `headrace up` settles from its options, the model and the machine before anything is started."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,16 @@ def test_torch_is_refused_with_weights_of_eight_bits(tmp_path: Path) -> None:
     """At the command, not when a worker loads."""
     with pytest.raises(ConfigError, match="dtype int8 takes native kernels"):
         settle(options(tmp_path, "int8", "torch"), RunDir(tmp_path))
+
+
+def test_the_host_tier_is_made_like_the_pool(tmp_path: Path) -> None:
+    """Of as many blocks as were asked for, in memory or in a file; a file without blocks is refused."""
+    asked = replace(options(tmp_path, "float32", "torch"), host_blocks=2, host_tier=tmp_path / "tier")
+    stack = settle(asked, RunDir(tmp_path))
+
+    assert stack.tier_fd is not None
+    assert os.fstat(stack.tier_fd).st_size == stack.layout.pool_bytes(2)
+    for fd in stack.pool_fds:
+        os.close(fd)
+    with pytest.raises(ConfigError, match="--host-blocks"):
+        check_options(replace(asked, host_blocks=0))

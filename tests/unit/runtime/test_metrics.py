@@ -5,7 +5,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from libs.runtime.metrics import expose, join
+from libs.contracts.trace_records import Arrived
+from libs.runtime import ring as ring_module
+from libs.runtime.metrics import Alias, expose, join, process_metrics
+from libs.runtime.ring import Ring
 
 
 def registry(cell: str) -> CollectorRegistry:
@@ -43,3 +46,29 @@ def test_openmetrics_keeps_exemplars_and_one_end() -> None:
 def test_nothing_is_still_an_exposition() -> None:
     """Of a process that has no metrics yet."""
     assert join([""], openmetrics=False) == "" and join(["# EOF\n"], openmetrics=True) == "# EOF\n"
+
+
+def test_an_older_name_tells_the_same_samples() -> None:
+    """Of what was observed once."""
+    made = CollectorRegistry()
+    family = Histogram("vllm:new_seconds", "Time.", ("engine",), buckets=(1, 2), registry=made)
+    made.register(Alias("vllm:old_seconds", "As new.", family))
+    family.labels("c0").observe(1.5)
+
+    for name in ("vllm:new_seconds", "vllm:old_seconds"):
+        assert made.get_sample_value(f"{name}_bucket", {"engine": "c0", "le": "2.0"}) == 1
+        assert made.get_sample_value(f"{name}_sum", {"engine": "c0"}) == 1.5
+
+
+def test_lost_records_are_told_by_the_process_that_lost_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dashboard sees whose disk is slow."""
+    monkeypatch.setattr(ring_module, "MOST_PENDING", 2)
+    ring = Ring(lambda: None)
+    registry = process_metrics("tokenizer", "tokenizer-0", ring)
+    labels = {"service": "tokenizer", "instance": "tokenizer-0"}
+    assert registry.get_sample_value("headrace:trace_records_dropped_total", labels) == 0
+
+    for number in range(5):
+        ring.put(Arrived("r", number, 1))
+
+    assert registry.get_sample_value("headrace:trace_records_dropped_total", labels) == 3

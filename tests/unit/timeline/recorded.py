@@ -8,7 +8,7 @@ from typing import Any
 
 from libs.contracts.trace_records import Head, Record, Served
 from libs.engine.worker.residences import Residences
-from libs.engine.worker.residents import StepReport, Taken
+from libs.engine.worker.step_values import StepReport, Taken
 from libs.runtime.ring import Ring
 from libs.timeline.trace import Store, Trace
 from services.scheduler.decision_records import DecisionRecords

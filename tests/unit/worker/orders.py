@@ -15,11 +15,13 @@ from libs.contracts.messages import (
     SamplingParams,
     Snapshot,
     StepResult,
+    Swap,
     Until,
 )
 from libs.contracts.order import StandingOrder
-from libs.engine.worker.residents import Residents, StepReport, Taken
-from tests.fakes.engine import EOS_IDS, VOCAB_SIZE, FakeEngine, FakePool
+from libs.engine.worker.residents import Residents
+from libs.engine.worker.step_values import StepReport, Taken
+from tests.fakes.engine import EOS_IDS, VOCAB_SIZE, FakeEngine, FakePool, FakeTier
 
 BLOCK_TOKENS = 16
 IDENTITY = Hello(
@@ -87,10 +89,11 @@ class Orders:
         untils: Sequence[Until] = (),
         copies: Sequence[BlockCopy] = (),
         chunks: Sequence[Chunk] = (),
+        **swaps: tuple[Swap, ...],
     ) -> Delta:
         version = self._order.version + 1
         parts = (tuple(part) for part in (removed, added, grants, untils, copies, chunks))
-        delta = Delta(self.term, version, *parts)  # type: ignore[arg-type]
+        delta = Delta(self.term, version, *parts, **swaps)  # type: ignore[arg-type]
         self._order.apply(delta)
         return replace(delta, order_hash=self._order.hash)
 
@@ -102,6 +105,7 @@ class Stepper:
         self, *, pool: FakePool | None = None, nan_ids: frozenset[int] = frozenset(), max_batch_tokens: int = 64
     ) -> None:
         self.pool = pool or FakePool(IDENTITY.pool_blocks, BLOCK_TOKENS)
+        self.tier = FakeTier(self.pool, IDENTITY.pool_blocks)
         self.engine = FakeEngine(self.pool, nan_ids=nan_ids)
         self.residents = Residents(
             replace(IDENTITY, max_batch_tokens=max_batch_tokens),
@@ -118,9 +122,11 @@ class Stepper:
     def take(self) -> Taken | Resync | None:
         taken = self.residents.take_version(self.now_ns)
         if isinstance(taken, Taken):
+            self.tier.carry_out(taken.outward, self.residents)
             self.pool.reset(taken.resets)
             for copy in taken.copies:
                 self.pool.copy(copy.source, copy.target, copy.tokens)
+            self.tier.carry_out(taken.inward, self.residents)
         return taken
 
     def step(self) -> StepResult | None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from libs.contracts import codec
 from libs.contracts.messages import FrameRow, RowResult, StepResult, TokenFrame
 from libs.engine.worker.frames import frames_of
-from libs.engine.worker.residents import StepReport
+from libs.engine.worker.step_values import StepReport
 from tests.unit.worker.orders import IDENTITY, prompt, resident
 
 LARGE_BYTES = 1 << 20

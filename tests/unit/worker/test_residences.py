@@ -7,7 +7,7 @@ import pytest
 from libs.contracts.messages import RowResult, StepResult
 from libs.engine.worker import residences
 from libs.engine.worker.residences import Residences
-from libs.engine.worker.residents import StepReport
+from libs.engine.worker.step_values import StepReport
 from tests.unit.worker.orders import prompt, resident
 
 GUEST = resident(1, prompt(2), [0], traceparent="of the scheduler", cached_tokens=16)

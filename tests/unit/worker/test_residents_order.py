@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from libs.contracts.messages import Began, BlockCopy, BlockGrant, Chunk, Resync, Until
-from libs.engine.worker.residents import Taken
+from libs.engine.worker.step_values import Taken
 from tests.fakes.engine import expected
 from tests.unit.worker.orders import IDENTITY, PARAMS, Orders, Stepper, ids_of, prompt, resident
 

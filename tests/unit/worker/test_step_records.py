@@ -5,8 +5,8 @@ from dataclasses import replace
 from libs.contracts.messages import Resident, RowResult, RowWait, StepResult
 from libs.contracts.trace_records import Joined, Left, Steps, Waited
 from libs.engine.worker.residences import Residences
-from libs.engine.worker.residents import StepReport
 from libs.engine.worker.step_records import LONGEST_NS
+from libs.engine.worker.step_values import StepReport
 from libs.runtime.ring import Ring
 from tests.unit.worker.orders import prompt, resident
 

@@ -9,8 +9,9 @@ import pytest
 from libs.contracts.messages import BlockCopy, Chunk
 from libs.engine.rows import StepRow
 from libs.engine.worker.boundary import HelloReady, HelloWanted
-from libs.engine.worker.residents import Residents, StepReport, Taken
+from libs.engine.worker.residents import Residents
 from libs.engine.worker.step_thread import Crashed, Post, StepThread
+from libs.engine.worker.step_values import StepReport, Taken
 from tests.fakes.engine import EOS_IDS, VOCAB_SIZE, FakeEngine, FakePool, expected
 from tests.unit.worker.orders import BLOCK_TOKENS, IDENTITY, PARAMS, Orders, ids_of, prompt, resident
 

@@ -1,0 +1,1 @@
+"""`headrace roofline`: what a model can do on a device at best, by arithmetic alone."""
