@@ -69,7 +69,7 @@ class Choice:
 
     forks: tuple["Choice", ...] = ()  # those that wait for its first token
     leader: "Choice | None" = None  # whose first token it waits for
-    share: list[int] = field(default_factory=list)  # with a leader: the prompt's blocks of its table, then its own
+    stake: list[int] = field(default_factory=list)  # with a leader: the prompt's blocks of its table, then its own
 
     table: list[int] = field(default_factory=list)
     shared_blocks: int = 0  # the table's first, that are in the prefix tree
