@@ -220,6 +220,7 @@ class Snapshot:
     version: int
     residents: tuple[Resident, ...]
     order_hash: bytes
+    incarnation: str = ""  # of the worker that is to obey, here and below; the link's end that sends it says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +238,7 @@ class Delta:
     order_hash: bytes = b""
     swap_outs: tuple[Swap, ...] = ()
     swap_ins: tuple[Swap, ...] = ()
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +247,7 @@ class Ack:
 
     term: int
     step_number: int
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +256,7 @@ class FencedOff:
 
     term: int
     reason: str
+    incarnation: str = ""
 
 
 WorkerReport = Hello | Began | StepResult | Resync | Leaving  # what a worker has to say; results may travel together
