@@ -43,7 +43,7 @@ async def main() -> None:
     files = read_model_files(config.model_dir)
     tokenizer, metrics = Tokenizer(files), Metrics(config.model)
     async with (
-        telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio),
+        telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio) as export,
         open_ring(config.trace_dir, NAME, config.instance) as ring,
         Bus.connect(
             config.nats_url, service=NAME, user=config.nats_user, password=config.nats_password.get_secret_value()
@@ -60,7 +60,7 @@ async def main() -> None:
         async def scrape(openmetrics: bool) -> str:
             return await gather(bus, metrics.registry, openmetrics=openmetrics)
 
-        metrics.registry.register(TraceLosses(NAME, config.instance, ring))
+        metrics.registry.register(TraceLosses(NAME, config.instance, ring, export))
         app = create_app(service, scrape, keys, build_tokens(config, files, bus, service))
 
         def status() -> ServiceStatus:

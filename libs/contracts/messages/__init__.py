@@ -25,8 +25,11 @@ from libs.contracts.messages.host import (
     HostReply,
     Incarnations,
     Kill,
+    Lap,
     ListIncarnations,
+    ProfileQuery,
     ServiceStatus,
+    WorkerProfile,
 )
 from libs.contracts.messages.inference import (
     ChatMessage,
@@ -126,6 +129,7 @@ __all__ = [
     "Incarnations",
     "Kill",
     "Known",
+    "Lap",
     "Leaving",
     "ListIncarnations",
     "ListModelsRequest",
@@ -133,6 +137,7 @@ __all__ = [
     "LogQuery",
     "Logs",
     "NotTokenized",
+    "ProfileQuery",
     "Prompt",
     "Rejected",
     "RepliesMessage",
@@ -165,5 +170,6 @@ __all__ = [
     "TokenizeResponse",
     "Until",
     "WorkerMessage",
+    "WorkerProfile",
     "WorkerReport",
 ]
