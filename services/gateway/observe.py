@@ -7,7 +7,8 @@ from libs.contracts import conventions as names
 from libs.contracts import flow
 from libs.contracts.trace_records import Served
 from libs.runtime.ring import OFF, Ring
-from libs.runtime.tracing import Attribute, Span, start_span, unsampled
+from libs.runtime.tracing import Attribute, Span, is_exported, leaf, start_span, unsampled
+from libs.timeline.phases import gateway_phases
 from services.gateway.metrics import Metrics
 from services.gateway.shapes import Usage
 from services.gateway.validate import ValidRequest
@@ -69,14 +70,15 @@ class Observer:
             self._deliver.end(now_ns)
         self._deliver = start_span(flow.DELIVER, parent=traceparent, start_ns=now_ns)
 
-    def tokens(self, count: int, now_s: float) -> None:
+    def tokens(self, count: int, now_s: float, last_s: float | None) -> None:
+        """More tokens of a choice whose last one came at `last_s`."""
         if self._last_token_s is None:
             self._first_token_s = now_s
             self._metrics.ttft_s.observe(now_s - self._arrived_s, self._exemplar)
             self.record.first_row_ns = to_ns(now_s)
             self._root.set(**{names.TIME_TO_FIRST_CHUNK: now_s - self._arrived_s})
-        else:
-            self._metrics.itl_s.observe(now_s - self._last_token_s)
+        if last_s is not None:
+            self._metrics.itl_s.observe(now_s - last_s)
         self._last_token_s = now_s
         self._metrics.generation_tokens.inc(count)
 
@@ -108,6 +110,9 @@ class Observer:
             names.CACHED_TOKENS: usage.cached_tokens,
         }
         self._root.set(**attributes)
+        if is_exported(self.traceparent):
+            for phase in gateway_phases(self.record):
+                leaf(phase.name, self.traceparent, phase.start_ns, phase.end_ns)
         self._root.end(now_ns, error=error)
 
     def _write_down(self, reason: str, usage: Usage, now_s: float, error: str) -> None:

@@ -14,6 +14,7 @@ from libs.engine.rows import Sampled, StepRow
 from libs.engine.worker.boundary import Boundary, Order, Word
 from libs.engine.worker.config import WorkerConfig
 from libs.engine.worker.held import Held
+from libs.engine.worker.laps import Laps
 from libs.engine.worker.link_client import CellLeader, SchedulerLink
 from libs.engine.worker.reporter import Reporter
 from libs.engine.worker.residences import Residences
@@ -65,7 +66,7 @@ class Worker(Process):
             block_tokens=pool.block_tokens,
             fill_counts=pool.fill_counts_N,
         )
-        self._boundary = Boundary(self.residents, self, pool, self._post, lambda: self._begun_ns, tier)
+        self._boundary = Boundary(self.residents, self, pool, self._post, Laps(lambda: self._begun_ns), tier)
 
     def attach(self, dial: Dial) -> None:
         self.start(self._serve(dial))
@@ -108,7 +109,7 @@ class Worker(Process):
         self._begun_ns = int(self.clock.now_s * 1e9)
         samples = self._engine.step(rows)
         return [
-            replace(sampled, token_id=sampled.token_id ^ 1) if sampled and self.is_fenced(held) else sampled
+            _garbled(sampled) if sampled and self.is_fenced(held) else sampled
             for sampled, held in zip(samples, self.under_way.held, strict=True)
         ]
 
@@ -137,3 +138,7 @@ class Worker(Process):
         done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         for part in done:
             part.result()
+
+
+def _garbled(sampled: Sampled) -> Sampled:
+    return replace(sampled, token_id=sampled.token_id ^ 1, forks=tuple(map(_garbled, sampled.forks)))
