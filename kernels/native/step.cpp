@@ -52,6 +52,7 @@ class Step {
 
   void run() {
     const EmbeddingArgs embedding{model_.embedding, in_.ids, in_.tokens, all_.hidden};
+    c_.team.label(HR_OP_EMBEDDING);
     c_.team.add(embedding_tiles(embedding), [embedding](int64_t tile, int) { embedding_tile(embedding, tile); });
     for (int32_t layer = 0; layer + 1 < model_.layers; ++layer) {
       add_keys(layer);
@@ -64,10 +65,12 @@ class Step {
     add_attention(last, ends_, c_.ends.data(), c_.end_plan, end_q_);
     add_feed_forward(last, ends_);
     add_head();
+    c_.team.lap(HR_OP_PREPARE);
     c_.team.run();
     for (int32_t r = 0; r < in_.row_count; ++r) {
       if (!in_.rows[r].is_nan) publish(in_.rows[r]);
     }
+    c_.team.lap(HR_OP_PUBLISH);
   }
 
  private:
@@ -147,9 +150,10 @@ class Step {
   const HrLinear* int8_reader(const HrLinear& weight) const { return weight.dtype == HR_INT8 ? &weight : nullptr; }
 
   // A product whose input is prepared first: prepare(out) gives the tiles that write it, run(x, tile) computes a tile of
-  // the product. `input` names what is prepared.
+  // the product. `input` names what is prepared, `op` the product.
   template <class Prepare, class Run>
-  void add_prepared(const Flow& flow, int64_t input, int64_t tiles, Prepare prepare, Run run) {
+  void add_prepared(const Flow& flow, HrOp op, int64_t input, int64_t tiles, Prepare prepare, Run run) {
+    c_.team.label(op);
     if (flow.is_few()) {
       c_.team.add(tiles, [this, input, prepare, run](int64_t tile, int thread) {
         char* own = prepared_ + own_bytes_ * thread;
@@ -163,7 +167,9 @@ class Step {
       return;
     }
     const auto args = prepare(prepared_);
+    c_.team.label(HR_OP_NORM);
     c_.team.add(tiles_of(args), [args](int64_t tile, int) { compute(args, tile); });
+    c_.team.label(op);
     c_.team.add(tiles, [x = prepared_, run](int64_t tile, int) { run(x, tile); });
   }
   static int64_t tiles_of(const RmsNormArgs& args) { return rms_norm_tiles(args); }
@@ -173,11 +179,12 @@ class Step {
 
   // A product, or product and gate, of the norm of the hidden states.
   template <class Run>
-  void add_normed(const Flow& flow, int64_t input, const float* norm, const HrLinear& reader, int64_t tiles, Run run) {
+  void add_normed(const Flow& flow, HrOp op, int64_t input, const float* norm, const HrLinear& reader, int64_t tiles,
+                  Run run) {
     const RmsNormArgs args{flow.hidden, nullptr, norm, nullptr, flow.tokens, model_.hidden, model_.rms_eps, input_dtype_,
                            int8_reader(reader)};
     add_prepared(
-        flow, input, tiles,
+        flow, op, input, tiles,
         [args](void* out) {
           RmsNormArgs mine = args;
           mine.out = out;
@@ -195,12 +202,12 @@ class Step {
   }
 
   // hidden += x · weight, x [M, K] of input_dtype_.
-  void add_to_hidden(const Flow& flow, int64_t input, const HrLinear& weight, const char* x) {
+  void add_to_hidden(const Flow& flow, HrOp op, int64_t input, const HrLinear& weight, const char* x) {
     const LinearArgs product{&weight, x, flow.tokens, flow.hidden, flow.hidden};
-    if (weight.dtype != HR_INT8) return add_linear(product);
+    if (weight.dtype != HR_INT8) return add_linear(op, product);
     const QuantiseArgs quantise{&weight, reinterpret_cast<const float*>(x), nullptr, flow.tokens};
     add_prepared(
-        flow, input, linear_tiles(product),
+        flow, op, input, linear_tiles(product),
         [quantise](void* out) {
           QuantiseArgs mine = quantise;
           mine.out = out;
@@ -209,7 +216,8 @@ class Step {
         with_input(product));
   }
 
-  void add_linear(const LinearArgs& args) {
+  void add_linear(HrOp op, const LinearArgs& args) {
+    c_.team.label(op);
     c_.team.add(linear_tiles(args), [args](int64_t tile, int) { linear_tile(args, tile); });
   }
 
@@ -217,15 +225,17 @@ class Step {
   void add_keys(int32_t index) {
     const HrLayer& layer = model_.layer[index];
     const LinearArgs qkv{&layer.qkv, nullptr, in_.tokens, nullptr, qkv_};
-    add_normed(all_, 4 * index, layer.attention_norm, layer.qkv, linear_tiles(qkv), with_input(qkv));
+    add_normed(all_, HR_OP_QKV, 4 * index, layer.attention_norm, layer.qkv, linear_tiles(qkv), with_input(qkv));
     const RopeKvArgs rope{qkv_,         q_,           in_.pool,         positions_,       blocks_,       model_.cos, model_.sin,
                           in_.tokens,   model_.heads, model_.kv_heads,  model_.head_dim,  model_.layers, index,
                           kv_dtype_};
+    c_.team.label(HR_OP_ROPE_KV);
     c_.team.add(rope_kv_tiles(rope), [rope](int64_t tile, int) { rope_kv_tile(rope, tile); });
   }
 
   // What the last layer goes on with: the hidden states and queries of the ends.
   void add_ends() {
+    c_.team.label(HR_OP_ATTENTION);
     c_.team.add(ends_.tokens, [this](int64_t i, int) {
       const int64_t token = c_.end_tokens[i];
       std::copy_n(all_.hidden + token * model_.hidden, model_.hidden, ends_.hidden + i * model_.hidden);
@@ -238,15 +248,16 @@ class Step {
     const AttentionArgs attention{q,            attended_,       in_.pool,        rows,          &plan,
                                   model_.heads, model_.kv_heads, model_.head_dim, model_.layers, index,
                                   model_.scale, 0,               kv_dtype_,       input_dtype_};
+    c_.team.label(HR_OP_ATTENTION);
     c_.team.add(attention_tiles(attention), [attention](int64_t tile, int) { attention_tile(attention, tile); });
-    add_to_hidden(flow, 4 * index + 1, model_.layer[index].o, attended_);
+    add_to_hidden(flow, HR_OP_O, 4 * index + 1, model_.layer[index].o, attended_);
   }
 
   void add_feed_forward(int32_t index, const Flow& flow) {
     const HrLayer& layer = model_.layer[index];
     if (gate_up_fits(layer.gate_up)) {
       const GateUpArgs gate_up{&layer.gate_up, nullptr, flow.tokens, gated_};
-      add_normed(flow, 4 * index + 2, layer.ffn_norm, layer.gate_up, gate_up_tiles(gate_up),
+      add_normed(flow, HR_OP_GATE_UP, 4 * index + 2, layer.ffn_norm, layer.gate_up, gate_up_tiles(gate_up),
                  [gate_up](const void* x, int64_t tile) {
                    GateUpArgs args = gate_up;
                    args.x = x;
@@ -255,19 +266,21 @@ class Step {
     } else {
       add_gate_after_product(flow, 4 * index + 2, layer);
     }
-    add_to_hidden(flow, 4 * index + 3, layer.down, gated_);
+    add_to_hidden(flow, HR_OP_DOWN, 4 * index + 3, layer.down, gated_);
   }
 
   void add_gate_after_product(const Flow& flow, int64_t input, const HrLayer& layer) {
     float* sums = c_.gate_up.at_least<float>(static_cast<size_t>(in_.tokens) * layer.gate_up.n);
     const LinearArgs product{&layer.gate_up, nullptr, flow.tokens, nullptr, sums};
-    add_normed(flow, input, layer.ffn_norm, layer.gate_up, linear_tiles(product), with_input(product));
+    add_normed(flow, HR_OP_GATE_UP, input, layer.ffn_norm, layer.gate_up, linear_tiles(product), with_input(product));
     const SwigluArgs gate{sums, gated_, flow.tokens, model_.ffn, input_dtype_};
+    c_.team.label(HR_OP_SWIGLU);
     c_.team.add(swiglu_tiles(gate), [gate](int64_t tile, int) { swiglu_tile(gate, tile); });
   }
 
   // From hidden states to tokens. How many rows draw is known only when all hidden states are.
   void add_head() {
+    c_.team.label(HR_OP_HEAD);
     c_.team.add(in_.row_count, [this](int64_t r, int) {
       HrRow& row = in_.rows[r];
       const int32_t end = c_.end_of[r];
@@ -284,6 +297,7 @@ class Step {
     c_.team.add_counted([this] { return rms_norm_tiles(final_norm()); },
                         [this](int64_t tile, int) { rms_norm_tile(final_norm(), tile); });
     c_.team.add_counted([this] { return linear_tiles(head()); }, [this](int64_t tile, int) { linear_tile(head(), tile); });
+    c_.team.label(HR_OP_SAMPLE);
     c_.team.add_counted([this] { return sample_tiles(sample()); }, [this](int64_t tile, int) { sample_tile(sample(), tile); });
   }
 
@@ -318,8 +332,8 @@ class Step {
 }  // namespace
 
 void run_step(HrContext& context, const StepInput& input) {
+  context.team.begin();
   context.team.rouse();
-  context.team.clear();
   Step(context, input).run();
 }
 
