@@ -101,9 +101,8 @@ class Step {
     c_.end_of.clear();
     for (int32_t r = 0; r < in_.row_count; ++r) {
       HrRow& row = in_.rows[r];
-      row.token = -1;
-      row.is_nan = 0;
-      row.logprob = 0.0f;
+      clear(row);
+      for (int32_t i = 0; i < row.fork_count; ++i) clear(row.forks[i]);
       const bool has_end = in_.logits || row.draws;
       c_.end_of.push_back(has_end ? static_cast<int32_t>(c_.ends.size()) : -1);
       if (!has_end) continue;
@@ -123,16 +122,31 @@ class Step {
 
   void make_room_for_drawing() {
     const size_t most = c_.ends.size();
+    size_t draws = most;
+    for (int32_t r = 0; r < in_.row_count; ++r) draws += static_cast<size_t>(in_.rows[r].fork_count);
     c_.drawing.clear();
-    c_.drawing.reserve(most);
+    c_.drawing.reserve(draws);
+    c_.heads.clear();
+    c_.heads.reserve(draws);
     c_.drawn.clear();
     c_.drawn.reserve(most);
-    if (most > c_.state_count) {
-      c_.states = std::make_unique<SampleState[]>(most);
-      c_.state_count = most;
+    if (draws > c_.state_count) {
+      c_.states = std::make_unique<SampleState[]>(draws);
+      c_.state_count = draws;
     }
     head_input_ = c_.head_input.at_least<char>(most * token_bytes(*model_.head));
     logits_ = in_.logits ? in_.logits : c_.logits.at_least<float>(most * model_.vocab);
+  }
+
+  static void clear(HrRow& row) {
+    row.token = -1;
+    row.is_nan = 0;
+    row.logprob = 0.0f;
+  }
+
+  void draw_from_last_head(HrRow& row) {
+    c_.drawing.push_back(&row);
+    c_.heads.push_back(static_cast<int32_t>(c_.drawn.size()) - 1);
   }
 
   // The widest token that a product of a layer reads.
@@ -289,9 +303,11 @@ class Step {
     });
     c_.team.add(1, [this](int64_t, int) {
       for (int32_t r = 0; r < in_.row_count; ++r) {
-        if (c_.end_of[r] < 0 || (in_.rows[r].is_nan && !in_.logits)) continue;
-        c_.drawing.push_back(&in_.rows[r]);
+        HrRow& row = in_.rows[r];
+        if (c_.end_of[r] < 0 || (row.is_nan && !in_.logits)) continue;
         c_.drawn.push_back(c_.end_of[r]);
+        draw_from_last_head(row);
+        for (int32_t i = 0; i < row.fork_count; ++i) draw_from_last_head(row.forks[i]);
       }
     });
     c_.team.add_counted([this] { return rms_norm_tiles(final_norm()); },
@@ -301,13 +317,14 @@ class Step {
     c_.team.add_counted([this] { return sample_tiles(sample()); }, [this](int64_t tile, int) { sample_tile(sample(), tile); });
   }
 
+  int32_t heads() const { return static_cast<int32_t>(c_.drawn.size()); }
   int32_t drawing() const { return static_cast<int32_t>(c_.drawing.size()); }
   RmsNormArgs final_norm() const {
-    return {ends_.hidden, c_.drawn.data(), model_.final_norm, head_input_, drawing(), model_.hidden, model_.rms_eps,
+    return {ends_.hidden, c_.drawn.data(), model_.final_norm, head_input_, heads(), model_.hidden, model_.rms_eps,
             input_dtype_, int8_reader(*model_.head)};
   }
-  LinearArgs head() const { return {model_.head, head_input_, drawing(), nullptr, logits_}; }
-  SampleArgs sample() const { return {logits_, model_.vocab, drawing(), c_.drawing.data(), c_.states.get()}; }
+  LinearArgs head() const { return {model_.head, head_input_, heads(), nullptr, logits_}; }
+  SampleArgs sample() const { return {logits_, model_.vocab, drawing(), c_.drawing.data(), c_.heads.data(), c_.states.get()}; }
 
   // Readers in other processes trust what lies below a fill count.
   void publish(const HrRow& row) const {
