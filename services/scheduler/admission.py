@@ -49,13 +49,14 @@ def _admit(state: State, choice: Choice, now_s: float) -> Reason:
     if not lifecycle.fit_to_cell(state, choice):
         lifecycle.fail(state, choice, ContextTooLong("the prompt does not fit the context or the KV pool"), now_s)
         return Reason.FAILED
-    if state.memory.available_blocks < choice.needs_blocks + len(state.running):
+    available = state.memory.available_blocks(grants.wants_room_as(state, choice))
+    if available < choice.needs_blocks + len(state.running):
         return Reason.NO_BLOCKS
     hit = tables.match(state.memory, choice)
     if hit.pending is not None:
         state.queue.park(choice, hit.pending)
         return Reason.PENDING_PREFIX
-    where = placement.place(state, choice, len(hit.path))
+    where = placement.place(state, choice, len(hit.blocks))
     if where is None:
         return _without_place(state, choice, now_s)
     if not _reserve_blocks(state, choice, hit, where):
@@ -88,16 +89,16 @@ def _reserve_blocks(state: State, choice: Choice, hit: Hit, where: Place) -> boo
 
     The look-ahead shrinks to an even share of what is left, so it never keeps a prompt out.
     """
-    memory, running = state.memory, len(state.running)
-    there = len(choice.table) + len(hit.path)
+    memory, running, wanting = state.memory, len(state.running), grants.wants_room_as(state, choice)
+    there = len(choice.table) + len(hit.blocks)
     needed = memory.blocks_for(min(len(choice.ids) + 1, choice.slots)) - there
     choice.needs_blocks = needed + memory.idle_blocks(hit)
-    spare = memory.available_blocks - choice.needs_blocks - running
+    spare = memory.available_blocks(wanting) - choice.needs_blocks - running
     if spare < 0:
         return False
     reach = min(len(choice.ids) + 1 + grants.ahead_tokens(state, where.decode), choice.slots)
     ahead = memory.blocks_for(reach) - there - needed
-    return tables.reserve(memory, choice, hit, needed + min(ahead, spare // (running + 1)))
+    return tables.reserve(memory, choice, hit, needed + min(ahead, spare // (running + 1)), wanting)
 
 
 def _start(state: State, choice: Choice, where: Place) -> None:

@@ -121,6 +121,6 @@ def _answer(state: State, worker: WorkerBook, hello: Hello, now_s: float) -> Non
 
 def _open_cell(state: State, facts: CellFacts) -> None:
     state.facts = facts
-    state.memory = Memory(facts.pool_blocks, facts.block_tokens)
+    state.memory = Memory(facts.pool_blocks, facts.block_tokens, state.policy.caching)
     longest = min(facts.max_model_len, state.memory.total_tokens) - 1  # one token is to be generated
     state.commands.append(OpenCell(facts.block_tokens, facts.model_digest, longest))

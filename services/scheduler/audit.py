@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from services.scheduler.audit_tree import audit_tree
 from services.scheduler.choice import Choice, Phase
-from services.scheduler.prefix import Node
 from services.scheduler.state import State
 from services.scheduler.worker_book import WorkerBook
 
 
 def audit(state: State) -> list[str]:
     """What is wrong, one line each; empty when all is well. O(everything)."""
-    return [*_blocks(state), *_tree(state), *_choices(state), *_workers(state), *_requests(state)]
+    return [*_blocks(state), *audit_tree(state), *_choices(state), *_workers(state), *_requests(state)]
 
 
 def _blocks(state: State) -> Iterator[str]:
@@ -31,31 +31,11 @@ def _blocks(state: State) -> Iterator[str]:
         yield f"free, cached, held and freeing do not add up: {[len(part) for part in parts]}"
     if pool.held_blocks != len(held):
         yield f"{pool.held_blocks} blocks count as held, {len(held)} are"
-    if pool.cached != set(memory.tree.idle):
-        yield "cached blocks are not the tree's idle ones"
+    if pool.cached != set(memory.shelves.blocks):
+        yield "cached blocks are not those on the shelves"
     for choice in state.choices.values():
         if len(set(choice.table)) != len(choice.table):
             yield f"{choice.request_id} has a block twice"
-
-
-def _tree(state: State) -> Iterator[str]:
-    tree, pool = state.memory.tree, state.memory.pool
-    seen = set[int]()
-    for block, node in tree.nodes.items():
-        if node.block != block or node.parent is None or node.parent.children.get(node.tokens) is not node:
-            yield f"node of block {block} is not where its parent says"
-        elif node.parent.block >= 0 and pool.references[block] > 0 and pool.references[node.parent.block] == 0:
-            yield f"block {block} is referenced, the one before it is not"
-        if node.owner and not _computes(state.choices.get(node.owner), node):
-            yield f"block {block} is pending, but nobody computes it"
-    for block, node in tree.idle.items():
-        if not seen.issuperset(child.block for child in node.children.values()):
-            yield f"block {block} would be evicted before a block that follows it"
-        seen.add(block)
-
-
-def _computes(choice: Choice | None, node: Node) -> bool:
-    return choice is not None and bool(choice.worker) and node in choice.path
 
 
 def _choices(state: State) -> Iterator[str]:
@@ -79,8 +59,6 @@ def _choices(state: State) -> Iterator[str]:
 
 
 def _table(choice: Choice, block_tokens: int) -> Iterator[str]:
-    if [node.block for node in choice.path] != choice.table[: len(choice.path)]:
-        yield f"{choice.request_id}: its path is not the beginning of its table"
     if choice.cursor > len(choice.table) * block_tokens:
         yield f"{choice.request_id} has committed beyond its table"
 

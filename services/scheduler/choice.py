@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from libs.contracts.messages import BlockCopy, Resident, SamplingParams, Sequence
-from services.scheduler.prefix import Node
+from services.scheduler.prefix import Key
 from services.scheduler.reasons import WAITS, Reason
 from services.scheduler.tail import Tail
 
@@ -63,7 +63,7 @@ class Choice:
     cached_tokens: int = -1  # found in the cache at first admission; −1 before it
 
     table: list[int] = field(default_factory=list)
-    path: list[Node] = field(default_factory=list)  # the nodes of the table's first blocks
+    shared_blocks: int = 0  # the table's first, that are in the prefix tree
     copies: tuple[BlockCopy, ...] = ()  # not yet reported done
     tails: tuple[Tail, ...] = ()  # of an attempt taken from its worker: what the next copies, to go on behind its table
     reach: int = 0  # with copies or tails: as far as they may show it to be committed
@@ -85,6 +85,11 @@ class Choice:
     @property
     def request_id(self) -> str:
         return self.sequence.request_id
+
+    @property
+    def key(self) -> Key:
+        """Whose prefixes it may share."""
+        return Key(self.sequence.tenant)
 
     @property
     def gateway(self) -> str:

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator
 
 from libs.runtime.config import ServiceConfig
+from services.scheduler.eviction import Caching
 from services.scheduler.state import Policy
 
 
@@ -24,6 +25,11 @@ class Config(ServiceConfig):
     itl_target_ms: float = Field(default=50.0, gt=0)  # and how long where streams wait for their next token
     max_waiting: int = Field(default=1024, ge=1)  # requests taken from the queue, running ones included
     max_running: int = Field(default=64, ge=1)
+    prefix_caching: bool = True  # off: nothing of one request is used for another
+    cache_floor: float = Field(default=0.1, ge=0, le=0.5)  # of the KV pool: what a tenant's cached prefixes keep
+    cache_ceiling: float = Field(
+        default=0.5, ge=0.5, le=1
+    )  # of the KV pool: what a tenant has cached beyond goes first
     event_log_path: str = ""  # a file that gets every event, prompts included; empty: none
 
     @field_validator("link_token")
@@ -44,4 +50,5 @@ class Config(ServiceConfig):
             chunk_target_s=self.chunk_target_ms / 1000,
             itl_target_s=self.itl_target_ms / 1000,
             max_running=self.max_running,
+            caching=Caching(self.prefix_caching, self.cache_floor, self.cache_ceiling),
         )

@@ -2,6 +2,7 @@
 
 from services.scheduler import tables
 from services.scheduler.choice import Choice
+from services.scheduler.eviction import ANYONE
 from services.scheduler.order import rank
 from services.scheduler.state import State
 from services.scheduler.victim import preempt_for
@@ -30,23 +31,29 @@ def is_needy(state: State, choice: Choice, ahead: int) -> bool:
     return granted - len(choice.ids) < ahead // 2 and granted < choice.slots
 
 
+def wants_room_as(state: State, choice: Choice) -> str | None:
+    """The tenant against whom other tenants' floors are held: not one whose choice has nobody beside it."""
+    is_alone = len(state.running) == (choice.handle in state.running)
+    return ANYONE if is_alone else choice.sequence.tenant
+
+
 def grant_blocks(state: State, now_s: float) -> None:
     """Give needy choices more blocks, the oldest first; where there are none at all, take them from the youngest."""
     if not state.needy:
         return
-    share = max(1, state.memory.available_blocks // len(state.running))
     for choice in sorted(state.needy.values(), key=rank):
         if choice.handle in state.needy:  # it may have been preempted meanwhile
-            _grant(state, choice, share, now_s)
+            _grant(state, choice, now_s)
 
 
-def _grant(state: State, choice: Choice, share: int, now_s: float) -> None:
+def _grant(state: State, choice: Choice, now_s: float) -> None:
     """At most an even share: when the pool is short, nobody's look-ahead takes what another will need next."""
-    memory, worker = state.memory, state.workers[choice.worker]
+    memory, worker, wanting = state.memory, state.workers[choice.worker], wants_room_as(state, choice)
+    available = memory.available_blocks(wanting)
     reach = min(len(choice.ids) + ahead_tokens(state, worker), choice.slots)
     wanted = max(memory.blocks_for(reach) - len(choice.table), 0)
-    blocks = min(wanted, share)
-    if blocks <= memory.available_blocks and memory.make_room(blocks):
+    blocks = min(wanted, max(1, available // len(state.running)))
+    if blocks <= available and memory.make_room(blocks, wanting):
         worker.grant(choice, tables.grant(memory, choice, blocks))
         del state.needy[choice.handle]
     elif slots_left(state, choice) <= URGENT_TOKENS:

@@ -7,6 +7,7 @@ write, so they are copied before anybody goes on behind them.
 from libs.contracts.messages import BlockCopy
 from services.scheduler.choice import Choice
 from services.scheduler.memory import Memory
+from services.scheduler.prefix import Run
 from services.scheduler.tail import Tail
 
 NEVER = 1 << 62  # the version at which a lost worker stops to use what its orders named: only its end counts
@@ -25,12 +26,11 @@ def part(memory: Memory, choice: Choice, incarnation: str, begun_blocks: int) ->
 def set_aside(memory: Memory, choice: Choice, begun_blocks: int = 0) -> list[int]:
     """Have a choice without a worker keep what is committed, and nothing else."""
     kept, choice.tails = _committed(memory, choice, begun_blocks)
-    woken: list[int] = []
-    for node in reversed(choice.path[kept:]):
-        woken += memory.tree.drop(node)
+    woken = abandon(memory, choice)
+    assert choice.shared_blocks <= kept
     for block in reversed(choice.table[kept:]):
         memory.give_back(block, choice.named)
-    del choice.path[kept:], choice.table[kept:]
+    del choice.table[kept:]
     choice.cursor = kept * memory.block_tokens
     return woken
 
@@ -53,6 +53,22 @@ def copy_tails(memory: Memory, choice: Choice, tails: tuple[Tail, ...], whole: i
             memory.give_back(tail.block, choice.named)
     choice.copies, choice.tails, choice.cursor = tuple(copies), (), certain
     choice.reach = min(choice.reach, (whole + len(copies)) * memory.block_tokens)
+
+
+def abandon(memory: Memory, choice: Choice) -> list[int]:
+    """Its pending blocks are nobody's to wait for any more. Returns handles that did."""
+    if not choice.shared_blocks:
+        return []
+    run = deepest_run(memory, choice)
+    if run.owner != choice.handle:
+        return []
+    choice.shared_blocks = run.start + run.ready
+    return memory.tree.abandon(run)
+
+
+def deepest_run(memory: Memory, choice: Choice) -> Run:
+    """Where the last block is that it shares, or will."""
+    return memory.tree.runs[choice.table[choice.shared_blocks - 1]]
 
 
 def _committed(memory: Memory, choice: Choice, begun_blocks: int) -> tuple[int, tuple[Tail, ...]]:

@@ -3,66 +3,75 @@
 It knows no choices: what each of them holds is tables.py's, what it keeps between two workers keeping.py's.
 """
 
+from collections.abc import Iterable, Sequence
+
 from libs.contracts.kv_layout import blocks_for
 from services.scheduler.block_pool import BlockPool, Named
-from services.scheduler.prefix import Hit, Node, PrefixTree
+from services.scheduler.eviction import ANYONE, Bounds, Caching, Shelves
+from services.scheduler.prefix import Hit, PrefixTree
 
 
 class Memory:
-    def __init__(self, total_blocks: int, block_tokens: int) -> None:
+    def __init__(self, total_blocks: int, block_tokens: int, caching: Caching) -> None:
         self.block_tokens = block_tokens
+        self.caching = caching
         self.pool = BlockPool(total_blocks)
         self.tree = PrefixTree(block_tokens)
+        self.shelves = Shelves(Bounds.of(caching, total_blocks))  # the pool's cached blocks
         self.index_changes: dict[bytes, bool] = {}  # block hash → stored (True) or evicted; the last change counts
+        self._hashes: dict[int, bytes] = {}  # block → what the Redis index knows it by
 
     @property
     def total_tokens(self) -> int:
         return self.pool.total_blocks * self.block_tokens
 
-    @property
-    def available_blocks(self) -> int:
-        """Free, or free once evicted."""
-        return self.pool.free_blocks + len(self.pool.cached)
+    def available_blocks(self, wanting: str | None = ANYONE) -> int:
+        """Free, or free once evicted, for this tenant."""
+        return self.pool.free_blocks + self.shelves.evictable(wanting)
 
     def blocks_for(self, tokens: int) -> int:
         return blocks_for(tokens, self.block_tokens)
 
     def idle_blocks(self, hit: Hit) -> int:
         """How many available blocks sharing this hit would use up."""
-        return sum(node.block in self.tree.idle for node in shared(hit))
+        return sum(block in self.shelves for block in shared(hit))
 
-    def make_room(self, blocks: int) -> bool:
+    def make_room(self, blocks: int, wanting: str | None = ANYONE) -> bool:
         """Evict until `blocks` are free. False when they are not yet: some may have to wait for a worker first."""
-        while self.pool.free_blocks < blocks and self.tree.idle:
-            self._evict()
-        return self.pool.free_blocks >= blocks
+        while self.pool.free_blocks < blocks:
+            block = self.shelves.oldest(wanting)
+            if block is None:
+                return False
+            self._evict(block)
+        return True
 
     def share(self, hit: Hit) -> None:
         """One user more of all that was found."""
-        for node in shared(hit):
-            self.pool.reference(node.block)
-            self.tree.wake(node)
+        for block in shared(hit):
+            self.pool.reference(block)
+            self.shelves.wake(block)
 
     def unshare(self, hit: Hit) -> None:
-        """Deepest first, so that the tree evicts leaves before what they stand on."""
-        for node in reversed(shared(hit)):
-            self.give_back(node.block, {})
+        """Deepest first, so that leaves are evicted before what they stand on."""
+        for block in reversed(shared(hit)):
+            self.give_back(block, {})
 
     def give_back(self, block: int, named: Named) -> None:
         """One user of a block less; the last leaves it to the cache if its content is known."""
         if not self.pool.dereference(block, named):
             return
-        node = self.tree.nodes.get(block)
-        if node is None:
+        run = self.tree.runs.get(block)
+        if run is None:
             self.pool.discard(block)
         else:
-            self.tree.rest(node)
+            self.shelves.rest(run.key.tenant, block)
             self.pool.cache(block)
 
-    def stored(self, node: Node) -> None:
-        """Its content may be found from now on."""
-        if node.index_hash:
-            self.index_changes[node.index_hash] = True
+    def stored(self, blocks: Iterable[int], hashes: Sequence[bytes]) -> None:
+        """Their content may be found from now on; those beyond the hashes are not in the index."""
+        for block, index_hash in zip(blocks, hashes, strict=False):
+            self._hashes[block] = index_hash
+            self.index_changes[index_hash] = True
 
     def take_index_changes(self) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
         """(stored, evicted) since the last call."""
@@ -70,13 +79,15 @@ class Memory:
         stored = tuple(block for block, is_stored in changes.items() if is_stored)
         return stored, tuple(block for block, is_stored in changes.items() if not is_stored)
 
-    def _evict(self) -> None:
-        node = self.tree.evict()
-        self.pool.discard(node.block)
-        if node.index_hash:
-            self.index_changes[node.index_hash] = False
+    def _evict(self, block: int) -> None:
+        self.tree.evict(block)
+        self.shelves.wake(block)
+        self.pool.discard(block)
+        index_hash = self._hashes.pop(block, None)
+        if index_hash is not None:
+            self.index_changes[index_hash] = False
 
 
-def shared(hit: Hit) -> tuple[Node, ...]:
-    """All that a hit references, from the root down."""
-    return hit.path if hit.tail is None else (*hit.path, hit.tail)
+def shared(hit: Hit) -> tuple[int, ...]:
+    """All blocks that a hit references, from the root down."""
+    return hit.blocks if hit.tail is None else (*hit.blocks, hit.tail.block)

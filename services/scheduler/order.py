@@ -8,7 +8,7 @@ import heapq
 
 from services.scheduler.choice import Choice
 from services.scheduler.poison import runs_alone
-from services.scheduler.prefix import Node
+from services.scheduler.prefix import Awaited
 
 FIRST = 1 << 62  # more than there are handles
 
@@ -28,7 +28,7 @@ class WaitQueue:
     def __init__(self) -> None:
         self._waiting: dict[int, Choice] = {}  # all of them, parked or not
         self._ready: list[tuple[int, int]] = []  # heap of (rank, handle); entries of removed choices are skipped
-        self._parked: dict[int, Node] = {}  # handle → what it waits for
+        self._parked: dict[int, Awaited] = {}  # handle → what it waits for
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -57,17 +57,17 @@ class WaitQueue:
     def remove(self, choice: Choice) -> None:
         """It waits no longer, whether admitted or given up. Removing it twice does nothing."""
         self._waiting.pop(choice.handle, None)
-        node = self._parked.pop(choice.handle, None)
-        if node is not None:
-            node.waiters.remove(choice.handle)
+        awaited = self._parked.pop(choice.handle, None)
+        if awaited is not None:
+            awaited.unpark(choice.handle)
 
-    def park(self, choice: Choice, node: Node) -> None:
-        """Pass it over until `node` is committed or gone."""
-        self._parked[choice.handle] = node
-        node.waiters.append(choice.handle)
+    def park(self, choice: Choice, awaited: Awaited) -> None:
+        """Pass it over until what it waits for is committed or gone."""
+        self._parked[choice.handle] = awaited
+        awaited.park(choice.handle)
 
     def wake(self, handles: list[int]) -> None:
-        """Their node is committed or gone (and has forgotten them)."""
+        """What they wait for is committed or gone (and has forgotten them)."""
         for handle in handles:
             del self._parked[handle]
             heapq.heappush(self._ready, (rank(self._waiting[handle]), handle))

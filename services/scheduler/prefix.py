@@ -1,118 +1,219 @@
-"""The prefix tree: which blocks hold which tokens, per tenant.
+"""The prefix tree: which blocks hold which tokens, per key.
 
-A node is one full block; its children are the blocks that may follow, by their tokens. A node is *pending* from the
-admission of the choice that computes it (its owner) until a step has committed its last token; nobody else may read it
-before. A table holds a path from a root, so a referenced node's ancestors are referenced too. Hence, in the order in
-which nodes became unreferenced (deepest first when together), the first is a leaf, and the least recently used one.
+A radix tree over token ids. Its edges are *runs* of blocks in a row; a run is split at the end of the last block that
+two prompts share, so a path costs what it branches, not what it is long (Morrison's PATRICIA, 1968; over KV blocks, as
+in SGLang's RadixAttention, arXiv:2312.07104). Tokens are compared, never hashes of them. Prompts that part inside a
+block each have a block of their own, below the same run; runs below one are in the order of their ids, so the one that
+shares most with a prompt is beside the place where the prompt would be.
+
+A block is *pending* from the admission of the choice that computes it (its owner) until a step has committed its last
+token; nobody else may read it before. Pending blocks are the last of their run, and nothing is below them.
 """
 
-from collections import OrderedDict
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-Tokens = tuple[int, ...]
+from services.scheduler.tail import Tail
+
+NO_BLOCK = -1  # before the first of a path
+
+
+class Key(NamedTuple):
+    """Who may share: those with the same one. Model, tokenizer and numerics are the cell's own, and so is its tree."""
+
+    tenant: str
+    adapter: str = ""
+    salt: str = ""
 
 
 @dataclass(slots=True, eq=False)
-class Node:
-    """One block of tokens. A root has no block (−1) and no parent."""
+class Run:
+    """Blocks in a row. A root has none, and no parent."""
 
-    tenant: str
-    tokens: Tokens
-    block: int
-    parent: "Node | None"
-    owner: int = 0  # handle of the choice that computes it; 0 once committed
-    index_hash: bytes = b""  # what the Redis index knows it by; empty for generated blocks
-    children: dict[Tokens, "Node"] = field(default_factory=dict)
-    waiters: list[int] = field(default_factory=list)  # handles parked until this node is committed or gone
+    key: Key
+    parent: "Run | None"
+    start: int  # blocks before it
+    ids: list[int] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)
+    ready: int = 0  # how many of its blocks are committed; the others are pending
+    owner: int = 0  # handle of the choice that computes those; 0 where there are none
+    children: list["Run"] = field(default_factory=list)  # by ids
+    waiters: dict[int, int] = field(default_factory=dict)  # handle → how many blocks from the root it waits for
+
+
+class Awaited(NamedTuple):
+    """What a choice is parked for: that so many blocks from the root are committed, or the rest is gone."""
+
+    run: Run
+    depth: int
+
+    def park(self, handle: int) -> None:
+        self.run.waiters[handle] = self.depth
+
+    def unpark(self, handle: int) -> None:
+        del self.run.waiters[handle]
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """What of a prompt is there: whole blocks to share; of `tail`, all tokens but the last are to be copied.
+    """What of a prompt is there: whole blocks to share, and a tail of which the first tokens are to be copied.
 
-    `pending` is the deepest node of the prompt that another choice still computes; then the rest is of no use yet.
+    `pending` is set when another choice still computes some of it; then the rest is of no use yet.
     """
 
-    path: tuple[Node, ...]
-    tail: Node | None
-    pending: Node | None
+    blocks: tuple[int, ...] = ()
+    tail: Tail | None = None
+    pending: Awaited | None = None
 
 
 class PrefixTree:
     def __init__(self, block_tokens: int) -> None:
         self.block_tokens = block_tokens
-        self.nodes: dict[int, Node] = {}  # by block
-        self.idle: OrderedDict[int, Node] = OrderedDict()  # unreferenced, least recently used first
-        self._roots: dict[str, Node] = {}
+        self.runs: dict[int, Run] = {}  # by block
+        self.roots: dict[Key, Run] = {}
 
-    def match(self, tenant: str, ids: Sequence[int]) -> Hit:
+    def match(self, key: Key, ids: list[int]) -> Hit:
         """The longest committed prefix of `ids`, short of its last token: that one is computed, to sample after it."""
-        node, path = self._roots.get(tenant), list[Node]()
-        whole_blocks = len(ids) // self.block_tokens
-        while node is not None and len(path) < whole_blocks:
-            child = node.children.get(self.tokens_of(ids, len(path)))
-            if child is None:
-                break
-            path.append(child)
-            node = child
-        if path and path[-1].owner:
-            return Hit((), None, path[-1])
-        ends_with_block = bool(path) and len(path) * self.block_tokens == len(ids)
-        tail = path.pop() if ends_with_block else None
-        return Hit(tuple(path), tail, None)
+        blocks, run, common = self._descend(key, ids)
+        depth = len(blocks)
+        if run is not None and depth > run.start + run.ready:
+            return Hit(pending=Awaited(run, depth))
+        tail = None
+        if depth and depth * self.block_tokens == len(ids):
+            tail = Tail(blocks.pop(), self.block_tokens - 1)
+        elif run is not None and depth < run.start + run.ready:
+            tokens = min(common - (depth - run.start) * self.block_tokens, len(ids) - 1 - depth * self.block_tokens)
+            tail = Tail(run.blocks[depth - run.start], tokens)
+        if tail is not None and tail.tokens < max(1, self.block_tokens // 4):
+            tail = None  # to compute so few costs less than to order the copy
+        return Hit(tuple(blocks), tail)
 
-    def child(self, tenant: str, path: list[Node], tokens: Tokens) -> Node | None:
-        """The node below `path` with these tokens."""
-        parent = path[-1] if path else self._roots.get(tenant)
-        return None if parent is None else parent.children.get(tokens)
+    def path(self, key: Key, ids: list[int]) -> list[int]:
+        """The blocks of all whole blocks of `ids` that are there, from the first on."""
+        return self._descend(key, ids)[0]
 
-    def extend(
-        self, tenant: str, path: list[Node], tokens: Tokens, block: int, *, owner: int, index_hash: bytes
-    ) -> bool:
-        """Add a node below `path` and append it there. False when other blocks hold these tokens already."""
-        parent = path[-1] if path else self._roots.setdefault(tenant, Node(tenant, (), -1, None))
-        if tokens in parent.children:
+    def insert(self, key: Key, after: int, depth: int, ids: list[int], blocks: Sequence[int], *, owner: int) -> bool:
+        """Add blocks that hold `ids` behind the block `after`, which is `depth` blocks from the root.
+
+        They are pending with an owner, committed with 0. False, and nothing changed, when another block holds the first
+        one's tokens already.
+        """
+        run = self.runs[after] if depth else self.roots.setdefault(key, Run(key, None, 0))
+        offset = depth - run.start
+        if offset < len(run.blocks):
+            if _first(run.ids, offset, self.block_tokens) == ids[: self.block_tokens]:
+                return False
+            run = self._split(run, offset)
+        place = bisect_left(run.children, ids, key=_ids)
+        if any(_begins_alike(child, ids, self.block_tokens) for child in run.children[max(place - 1, 0) : place + 1]):
             return False
-        node = Node(tenant, tokens, block, parent, owner, index_hash)
-        parent.children[tokens] = self.nodes[block] = node
-        path.append(node)
+        if run.parent is None or run.children:
+            below = Run(run.key, run, depth)
+            run.children.insert(place, below)
+            run = below
+        run.ids += ids
+        run.blocks += blocks
+        run.owner = owner
+        if not owner:
+            run.ready = len(run.blocks)
+        self.runs.update(dict.fromkeys(blocks, run))
         return True
 
-    def tokens_of(self, ids: Sequence[int], index: int) -> Tokens:
-        """The tokens of block `index` of a sequence."""
-        return tuple(ids[index * self.block_tokens : (index + 1) * self.block_tokens])
+    def commit(self, run: Run, depth: int) -> list[int]:
+        """Its blocks may be read from now on, as far as `depth` from the root. Returns the handles that waited."""
+        run.ready = depth - run.start
+        if run.ready == len(run.blocks):
+            run.owner = 0
+        woken = [handle for handle, wanted in run.waiters.items() if wanted <= depth]
+        for handle in woken:
+            del run.waiters[handle]
+        return woken
 
-    def commit(self, node: Node) -> list[int]:
-        """The node may be read from now on. Returns the handles that waited for it."""
-        node.owner = 0
-        return _take_waiters(node)
+    def abandon(self, run: Run) -> list[int]:
+        """Its owner goes: its pending blocks vanish. Returns the handles that waited for them."""
+        woken = list(run.waiters)
+        run.waiters.clear()
+        self._cut(run, run.ready)
+        run.owner = 0
+        return woken
 
-    def drop(self, node: Node) -> list[int]:
-        """Remove a node without children. Returns the handles that waited for it."""
-        assert not node.children and node.parent is not None
-        del node.parent.children[node.tokens]
-        if node.parent.block < 0 and not node.parent.children:
-            del self._roots[node.tenant]
-        del self.nodes[node.block]
-        self.idle.pop(node.block, None)
-        return _take_waiters(node)
+    def evict(self, block: int) -> None:
+        """Forget the last block of a run below which there is nothing."""
+        run = self.runs[block]
+        assert run.blocks[-1] == block and not run.children and not run.owner
+        run.ready -= 1
+        self._cut(run, run.ready)
 
-    def rest(self, node: Node) -> None:
-        """Its block is unreferenced: most recently used of those."""
-        self.idle[node.block] = node
+    def _descend(self, key: Key, ids: list[int]) -> tuple[list[int], Run | None, int]:
+        """The whole blocks that hold `ids`; the run where that ends, and how many tokens of it are the same."""
+        run, common, blocks = self.roots.get(key), 0, list[int]()
+        while run is not None and common == len(run.ids):
+            child, common_below = self._nearest(run, ids, len(blocks) * self.block_tokens)
+            if child is None:
+                break
+            run, common = child, common_below
+            blocks += run.blocks[: common // self.block_tokens]
+        return blocks, run, common
 
-    def wake(self, node: Node) -> None:
-        """Its block is referenced again."""
-        self.idle.pop(node.block, None)
+    def _nearest(self, run: Run, ids: list[int], at: int) -> tuple[Run | None, int]:
+        """Of the runs below, the one that shares most with the ids from `at` on, and how many; None when none does."""
+        place = bisect_left(run.children, ids[at : at + self.block_tokens], key=_ids)
+        nearest, most = None, 0
+        for child in run.children[max(place - 1, 0) : place + 1]:
+            common = common_tokens(child.ids, ids[at : at + len(child.ids)])
+            if common > most:
+                nearest, most = child, common
+        return nearest, most
 
-    def evict(self) -> Node:
-        """Drop and return the least recently used unreferenced node; there must be one."""
-        node = self.idle[next(iter(self.idle))]
-        self.drop(node)
-        return node
+    def _split(self, run: Run, offset: int) -> Run:
+        """Part a run behind its first blocks, which are committed. Returns these; the run keeps the others."""
+        assert run.parent is not None and offset <= run.ready
+        tokens = offset * self.block_tokens
+        place = bisect_left(run.parent.children, run.ids, key=_ids)
+        upper = Run(run.key, run.parent, run.start, run.ids[:tokens], run.blocks[:offset], offset, children=[run])
+        run.parent.children[place] = run.parent = upper
+        run.start += offset
+        run.ready -= offset
+        del run.ids[:tokens], run.blocks[:offset]
+        self.runs.update(dict.fromkeys(upper.blocks, upper))
+        return upper
+
+    def _cut(self, run: Run, blocks: int) -> None:
+        """Keep the first `blocks` of a run; without any it goes, and so does a root without runs."""
+        assert run.parent is not None and not run.children
+        for block in run.blocks[blocks:]:
+            del self.runs[block]
+        if not blocks:
+            siblings = run.parent.children
+            del siblings[bisect_left(siblings, run.ids, key=_ids)]
+            if run.parent.parent is None and not siblings:
+                del self.roots[run.key]
+        del run.ids[blocks * self.block_tokens :], run.blocks[blocks:]
 
 
-def _take_waiters(node: Node) -> list[int]:
-    waiters, node.waiters = node.waiters, []
-    return waiters
+def common_tokens(left: list[int], right: list[int]) -> int:
+    """How many tokens they begin with in common. By halving, so that whole stretches are compared at once."""
+    same, end = 0, min(len(left), len(right))
+    if left[:end] == right[:end]:
+        return end
+    while end - same > 1:  # the first `same` are equal, the first `end` are not
+        middle = (same + end) // 2
+        if left[same:middle] == right[same:middle]:
+            same = middle
+        else:
+            end = middle
+    return same
+
+
+def _ids(run: Run) -> list[int]:
+    return run.ids
+
+
+def _first(ids: list[int], offset: int, block_tokens: int) -> list[int]:
+    return ids[offset * block_tokens : (offset + 1) * block_tokens]
+
+
+def _begins_alike(run: Run, ids: list[int], block_tokens: int) -> bool:
+    return run.ids[:block_tokens] == ids[:block_tokens]

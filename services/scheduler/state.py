@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from libs.contracts.messages import HeldSequence, Hello
 from services.scheduler.choice import Choice, Noted
 from services.scheduler.events import Command
+from services.scheduler.eviction import Caching
 from services.scheduler.memory import Memory
 from services.scheduler.order import WaitQueue
 from services.scheduler.worker_book import WorkerBook
@@ -30,6 +31,7 @@ class Policy:
     chunk_target_s: float = 0.25
     itl_target_s: float = 0.05
     max_running: int = 64
+    caching: Caching = field(default_factory=Caching)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class State:
         self.policy = policy
         self.term = term
         self.facts: CellFacts | None = None  # None before the first Hello
-        self.memory = Memory(0, 1)
+        self.memory = Memory(0, 1, policy.caching)
         self.workers: dict[str, WorkerBook] = {}  # by incarnation
         self.gateways: dict[str, Gateway] = {}  # those with requests
         self.requests: dict[str, Choice] = {}

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from libs.contracts.messages import BlockCopy
 from services.scheduler.choice import Choice
-from services.scheduler.keeping import copy_tails
+from services.scheduler.keeping import abandon, copy_tails, deepest_run
 from services.scheduler.memory import Memory
-from services.scheduler.prefix import Hit, Node
-from services.scheduler.tail import Tail
+from services.scheduler.prefix import NO_BLOCK, Hit, common_tokens
 
 
 def match(memory: Memory, choice: Choice) -> Hit:
@@ -15,33 +15,36 @@ def match(memory: Memory, choice: Choice) -> Hit:
 
     One that kept blocks goes on from those.
     """
-    if choice.keeps_blocks:
-        return Hit((), None, None)
-    hit = memory.tree.match(choice.sequence.tenant, choice.ids)
+    if choice.keeps_blocks or not memory.caching.is_on:
+        return Hit()
+    hit = memory.tree.match(choice.key, choice.ids)
     if hit.tail is not None and len(choice.ids) // memory.block_tokens + 2 > memory.pool.total_blocks:
         return replace(hit, tail=None)
     return hit
 
 
-def reserve(memory: Memory, choice: Choice, hit: Hit, fresh_blocks: int) -> bool:
+def reserve(memory: Memory, choice: Choice, hit: Hit, fresh_blocks: int, wanting: str | None) -> bool:
     """Give a choice its table: the hit's blocks, then fresh ones. False, and nothing changed, if there is no room.
 
-    Blocks that its known ids will fill become pending nodes, so that nobody computes them a second time.
+    Blocks that its known ids will fill become pending, so that nobody computes them a second time.
     """
     memory.share(hit)
-    if not memory.make_room(fresh_blocks):
+    if not memory.make_room(fresh_blocks, wanting):
         memory.unshare(hit)
         return False
-    choice.path += hit.path
-    choice.table += [node.block for node in hit.path]
+    choice.shared_blocks += len(hit.blocks)
+    choice.table += hit.blocks
     whole = len(choice.table)
     choice.table += memory.pool.take(fresh_blocks)
     choice.cursor = whole * memory.block_tokens
-    tails = choice.tails if hit.tail is None else (Tail(hit.tail.block, memory.block_tokens - 1),)
-    if tails:
-        copy_tails(memory, choice, tails, whole)
-    if len(choice.path) == whole:  # else what follows is its own alone
-        _announce(memory, choice)
+    if hit.tail is not None:
+        choice.copies = (BlockCopy(hit.tail.block, choice.table[whole], hit.tail.tokens),)
+        choice.cursor += hit.tail.tokens
+        choice.reach = choice.cursor
+    elif choice.tails:
+        copy_tails(memory, choice, choice.tails, whole)
+    if choice.shared_blocks == whole:  # else what follows is its own alone
+        _extend(memory, choice, len(choice.ids) // memory.block_tokens, owner=choice.handle)
     return True
 
 
@@ -49,15 +52,11 @@ def adopt(memory: Memory, choice: Choice, table: Sequence[int], cursor: int) -> 
     """Take over the blocks of a sequence that an older term's worker computes; its full ones may be shared."""
     memory.pool.claim(table)
     choice.table, choice.cursor = list(table), cursor
-    for index in range(cursor // memory.block_tokens):
-        node = memory.tree.child(choice.sequence.tenant, choice.path, memory.tree.tokens_of(choice.ids, index))
-        if node is None:
-            _extend(memory, choice, index, owner=0)
-            memory.stored(choice.path[index])
-        elif node.block == table[index]:
-            choice.path.append(node)
-        else:
-            return
+    full_blocks = cursor // memory.block_tokens
+    known = memory.tree.path(choice.key, choice.ids[: full_blocks * memory.block_tokens])
+    choice.shared_blocks = common_tokens(known, choice.table)
+    if choice.shared_blocks == len(known):
+        _extend(memory, choice, full_blocks, owner=0)
 
 
 def grant(memory: Memory, choice: Choice, blocks: int) -> list[int]:
@@ -70,35 +69,35 @@ def grant(memory: Memory, choice: Choice, blocks: int) -> list[int]:
 def commit(memory: Memory, choice: Choice, cursor: int) -> list[int]:
     """Everything below `cursor` is written: full blocks of known ids may be shared. Returns handles that waited.
 
-    A choice whose block another one committed first keeps its own, and what follows it, to itmemory.
+    A choice whose block another one committed first keeps its own, and what follows it, to itself.
     """
-    before, choice.cursor = choice.cursor, cursor
+    before, choice.cursor = choice.cursor // memory.block_tokens, cursor
     full_blocks = min(cursor, len(choice.ids)) // memory.block_tokens
-    woken: list[int] = []
-    for index in range(before // memory.block_tokens, full_blocks):
-        if index < len(choice.path):
-            woken += _commit(memory, choice.path[index])
-        elif index == len(choice.path) and _extend(memory, choice, index, owner=0):
-            memory.stored(choice.path[index])
+    if full_blocks == before:
+        return []
+    woken, shared = [], choice.shared_blocks
+    if before < shared:  # its own, and pending
+        depth = min(full_blocks, shared)
+        woken = memory.tree.commit(deepest_run(memory, choice), depth)
+        memory.stored(choice.table[before:depth], choice.sequence.block_hashes[before:depth])
+    if before <= shared < full_blocks:
+        _extend(memory, choice, full_blocks, owner=0)
     return woken
 
 
 def release(memory: Memory, choice: Choice) -> list[int]:
     """Take back all of a choice's blocks: nobody computes it any more. Returns handles that waited for it.
 
-    Deepest first, so that the tree evicts leaves before what they stand on.
+    Deepest first, so that leaves are evicted before what they stand on.
     """
-    woken: list[int] = []
     copied(memory, choice)
     for tail in choice.tails:
         memory.give_back(tail.block, choice.named)
     choice.tails = ()
-    for node in reversed(choice.path):
-        if node.owner == choice.handle:
-            woken += memory.tree.drop(node)
+    woken = abandon(memory, choice)
     for block in reversed(choice.table):
         memory.give_back(block, choice.named)
-    choice.path, choice.table, choice.named, choice.cursor, choice.reach = [], [], {}, 0, 0
+    choice.table, choice.named, choice.cursor, choice.reach, choice.shared_blocks = [], {}, 0, 0, 0
     return woken
 
 
@@ -109,24 +108,15 @@ def copied(memory: Memory, choice: Choice) -> None:
     choice.copies = ()
 
 
-def _announce(memory: Memory, choice: Choice) -> None:
-    """Blocks that its known ids will fill become pending nodes."""
-    for index in range(len(choice.path), len(choice.ids) // memory.block_tokens):
-        if not _extend(memory, choice, index, owner=choice.handle):
-            return
-
-
-def _extend(memory: Memory, choice: Choice, index: int, *, owner: int) -> bool:
-    tokens = memory.tree.tokens_of(choice.ids, index)
-    hashes = choice.sequence.block_hashes
-    index_hash = hashes[index] if index < len(hashes) else b""
-    return memory.tree.extend(
-        choice.sequence.tenant, choice.path, tokens, choice.table[index], owner=owner, index_hash=index_hash
-    )
-
-
-def _commit(memory: Memory, node: Node) -> list[int]:
-    if not node.owner:
-        return []
-    memory.stored(node)
-    return memory.tree.commit(node)
+def _extend(memory: Memory, choice: Choice, full_blocks: int, *, owner: int) -> None:
+    """Share its blocks up to the first `full_blocks`, unless others hold the next one's tokens already."""
+    first, tree, size = choice.shared_blocks, memory.tree, memory.block_tokens
+    if first >= full_blocks or not memory.caching.is_on:
+        return
+    blocks = choice.table[first:full_blocks]
+    after = choice.table[first - 1] if first else NO_BLOCK
+    if not tree.insert(choice.key, after, first, choice.ids[first * size : full_blocks * size], blocks, owner=owner):
+        return
+    choice.shared_blocks = full_blocks
+    if not owner:
+        memory.stored(blocks, choice.sequence.block_hashes[first:full_blocks])

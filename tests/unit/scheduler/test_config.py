@@ -5,6 +5,7 @@ import pytest
 from libs.contracts.errors import ConfigError
 from libs.runtime.config import load_config
 from services.scheduler.config import Config
+from services.scheduler.eviction import Caching
 
 NEEDED = {"HR_SCHEDULER_MODEL": "m", "HR_SCHEDULER_LINK_TOKEN": "t"}
 
@@ -15,11 +16,19 @@ def test_a_model_and_a_token_are_enough() -> None:
     assert (policy.cell, policy.model, policy.role) == ("c0", "m", "auto")
     assert (policy.max_chunk_tokens, policy.chunk_target_s, policy.itl_target_s) == (512, 0.25, 0.05)
     assert policy.max_running == 64
+    assert policy.caching == Caching(is_on=True, floor_share=0.1, ceiling_share=0.5)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("ROLE", "both"), ("LINK_TOKEN", ""), ("MAX_RUNNING", "0"), ("CHUNK_TARGET_MS", "0"), ("MAX_CHUNK", "1")],
+    [
+        ("ROLE", "both"),
+        ("LINK_TOKEN", ""),
+        ("MAX_RUNNING", "0"),
+        ("CHUNK_TARGET_MS", "0"),
+        ("MAX_CHUNK", "1"),
+        ("CACHE_FLOOR", "0.6"),
+    ],
 )
 def test_a_bad_setting_is_named(name: str, value: str) -> None:
     """The process does not start with it."""

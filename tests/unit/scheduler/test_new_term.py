@@ -101,7 +101,7 @@ def test_who_shares_blocks_goes_on_sharing_them() -> None:
     assert len(shared) == 2 and shared == set(new.choice("a").table) & set(new.choice("b").table)
     new.submit("c", PROMPT, SAMPLING)
     new.run()
-    assert shared <= {node for node in new.state.memory.tree.nodes}
+    assert shared <= new.state.memory.tree.runs.keys()
     assert new.choice("c").cached_tokens == 32
     for name in ("a", "b", "c"):
         assert new.log(name) == EXPECTED

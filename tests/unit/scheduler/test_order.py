@@ -3,7 +3,7 @@
 from libs.contracts.messages import SamplingParams, Sequence
 from services.scheduler.choice import Choice
 from services.scheduler.order import WaitQueue
-from services.scheduler.prefix import Node
+from services.scheduler.prefix import Awaited, Key, Run
 
 
 def waiting(handle: int) -> Choice:
@@ -11,8 +11,8 @@ def waiting(handle: int) -> Choice:
     return Choice(handle, sequence, "", [1], sequence.params, 0.0, 1)
 
 
-def node() -> Node:
-    return Node("t", (1,), 0, None, owner=9)
+def awaited() -> Awaited:
+    return Awaited(Run(Key("t"), None, 0, owner=9), 1)
 
 
 def drained(queue: WaitQueue) -> list[int]:
@@ -33,21 +33,21 @@ def test_the_oldest_comes_first_also_when_it_comes_back() -> None:
 
 def test_a_parked_choice_is_passed_over_until_it_is_woken() -> None:
     """Then it stands where it stood before."""
-    queue, pending = WaitQueue(), node()
+    queue, pending = WaitQueue(), awaited()
     first = waiting(1)
     queue.push(first)
     queue.push(waiting(2))
     queue.park(first, pending)
     assert (queue.head() or first).handle == 2
-    queue.wake(pending.waiters)
+    queue.wake(list(pending.run.waiters))
     assert queue.head() is first
 
 
 def test_a_parked_choice_that_gives_up_is_not_woken() -> None:
-    """Its node forgets it, and so does the queue."""
-    queue, pending = WaitQueue(), node()
+    """What it waited for forgets it, and so does the queue."""
+    queue, pending = WaitQueue(), awaited()
     choice = waiting(1)
     queue.push(choice)
     queue.park(choice, pending)
     queue.remove(choice)
-    assert (pending.waiters, len(queue), queue.head()) == ([], 0, None)
+    assert (pending.run.waiters, len(queue), queue.head()) == ({}, 0, None)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from libs.contracts.messages import BlockCopy, Delta
+from libs.contracts.messages import Delta
+from services.scheduler.eviction import Caching
 from services.scheduler.reasons import Reason
 from tests.fakes.engine import expected
 from tests.unit.scheduler.cell import Cell, disaggregated, hybrid, params, prompt
@@ -16,16 +17,48 @@ def ran(cell: Cell, request_id: str, ids: tuple[int, ...], max_tokens: int = 4) 
     return cell.choice(request_id).cached_tokens
 
 
-@pytest.mark.parametrize(("tokens", "cached"), [(40, 32), (33, 32), (31, 16), (16, 15), (32, 31), (15, 0)])
+@pytest.mark.parametrize(("tokens", "cached"), [(40, 32), (33, 32), (31, 30), (16, 15), (32, 31), (15, 14), (12, 0)])
 @pytest.mark.parametrize("make", [hybrid, disaggregated])
 def test_a_prompt_seen_before_is_computed_from_its_last_block_on(make: type[Cell], tokens: int, cached: int) -> None:
-    """At most all but its last token; where that is the end of a block, the block is copied."""
+    """At most all but its last token. Where that is inside of a block that is there, it is copied as far as that."""
     cell = make()
     ran(cell, "first", prompt(tokens))
     assert ran(cell, "second", prompt(tokens)) == cached
     copies = [copy for send in cell.sent if isinstance(send.message, Delta) for copy in send.message.copies]
-    assert len(copies) == (tokens % 16 == 0)
-    assert all(isinstance(copy, BlockCopy) and copy.tokens == 15 for copy in copies)
+    assert [copy.tokens for copy in copies] == [cached % 16] * (cached % 16 > 0)
+
+
+def test_a_prompt_that_parts_inside_a_block_is_computed_from_there() -> None:
+    """The other's block lends the tokens they share, and is free of it when the copy is reported."""
+    cell = hybrid()
+    ran(cell, "first", prompt(48))
+    other = (*prompt(40), *prompt(20, 800))
+    assert ran(cell, "second", other) == 40
+    assert ran(cell, "third", (*prompt(18), *prompt(20, 700))) == 16  # two tokens are not worth a copy
+    for name in ("first", "second", "third"):
+        cell.deliver(name)
+    assert cell.is_clean
+
+
+def test_the_worker_dies_before_it_reports_the_copy_of_a_part() -> None:
+    """What goes on elsewhere takes no more of the source than its prompt has in common with it."""
+    cell = hybrid()
+    ran(cell, "first", prompt(48))
+    other = (*prompt(40), *prompt(20, 800))
+    cell.submit("second", other, params(4))
+    cell.replace(next(iter(cell.workers.values())))
+    cell.run()
+    assert cell.log("second") == expected(other, params(4))[0]
+
+
+def test_without_prefix_caching_nothing_is_found() -> None:
+    """Nor is anything kept."""
+    cell = hybrid(caching=Caching(is_on=False))
+    ran(cell, "first", prompt(40))
+    assert ran(cell, "second", prompt(40)) == 0
+    for name in ("first", "second"):
+        cell.deliver(name)
+    assert cell.blocks[0] == 64 and not cell.indexed
 
 
 def test_a_full_hit_needs_no_chunk() -> None:

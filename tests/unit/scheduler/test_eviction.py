@@ -1,0 +1,86 @@
+"""Whose cached blocks go first, and whose stay."""
+
+import pytest
+
+from services.scheduler.eviction import ANYONE, Bounds, Cached, Caching, Shelves, choose
+from tests.fakes.engine import expected
+from tests.unit.scheduler.cell import Cell, hybrid, params, prompt
+
+BOUNDS = Bounds(floor=10, ceiling=50, held=50)
+
+
+@pytest.mark.parametrize(
+    ("cached", "wanting", "goes"),
+    [
+        ({"a": Cached(20, 5), "b": Cached(20, 3)}, "a", "b"),  # the least recently used
+        ({"a": Cached(20, 5), "b": Cached(10, 3)}, "a", "a"),  # b's are what its floor keeps
+        ({"a": Cached(20, 5), "b": Cached(10, 3)}, "b", "b"),  # but not from itself
+        ({"b": Cached(10, 3)}, "a", None),
+        ({"b": Cached(10, 3)}, ANYONE, "b"),  # a floor is not held against whoever runs alone
+        ({"a": Cached(51, 9), "b": Cached(30, 3)}, "b", "a"),  # beyond the ceiling, although used later
+        ({"a": Cached(60, 3), "b": Cached(70, 4)}, "c", "b"),  # furthest beyond it
+        ({name: Cached(10, 9 - index) for index, name in enumerate("defghi")}, "a", "i"),  # more than floors may hold
+        ({}, "a", None),
+    ],
+)
+def test_whose_block_goes(cached: dict[str, Cached], wanting: str | None, goes: str | None) -> None:
+    """Beyond a ceiling first; else the oldest that no floor keeps."""
+    assert choose(cached, wanting, BOUNDS) == goes
+
+
+def test_what_may_go_is_what_goes() -> None:
+    """The count that admission goes by is the number of blocks that eviction then gives, for everybody."""
+    caching = Caching(floor_share=0.1, ceiling_share=0.5)
+    for wanting in ("a", "b", "nobody", ANYONE):
+        block: int | None
+        shelves = Shelves(Bounds.of(caching, 100))
+        for block in range(90):
+            shelves.rest("abcdefgh"[block % 8] if block < 64 else "a", block)
+        promised, given = shelves.evictable(wanting), 0
+        while (block := shelves.oldest(wanting)) is not None:
+            shelves.wake(block)
+            given += 1
+            assert shelves.evictable(wanting) == promised - given
+        assert given == promised > 0
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    """What is used again is the most recent once it rests again."""
+    shelves = Shelves(Bounds.of(Caching(), 100))
+    for block in (1, 2, 3):
+        shelves.rest("t", block)
+    shelves.wake(1)
+    shelves.rest("t", 1)
+    assert shelves.oldest("t") == 2
+
+
+def asked(cell: Cell, request_id: str, tenant: str, ids: tuple[int, ...]) -> int:
+    """Run and deliver one request of a tenant; how many of its tokens were cached."""
+    cell.submit(request_id, ids, params(2), tenant=tenant)
+    cell.run()
+    assert cell.log(request_id) == expected(ids, params(2))[0]
+    cached = cell.choice(request_id).cached_tokens
+    cell.deliver(request_id)
+    return cached
+
+
+def test_a_flood_of_another_tenants_prefixes_leaves_what_the_floor_keeps() -> None:
+    """As long as the flood has somebody else beside it: its blocks make room for each other."""
+    cell = hybrid(blocks=40, caching=Caching(floor_share=0.1, ceiling_share=0.5))
+    asked(cell, "quiet", "quiet", prompt(65, 100))
+    for number in range(12):
+        for name in ("x", "y"):
+            cell.submit(f"{name}{number}", prompt(100, 1000 * number + 200 * (name == "y")), params(2), tenant="flood")
+        cell.run()
+        for name in ("x", "y"):
+            cell.deliver(f"{name}{number}")
+    assert asked(cell, "quiet again", "quiet", prompt(65, 100)) == 64
+
+
+def test_a_request_that_runs_alone_gets_all_of_the_pool() -> None:
+    """Whatever floors would keep: it would never fit otherwise."""
+    cell = hybrid(blocks=20, caching=Caching(floor_share=0.5, ceiling_share=0.5))
+    asked(cell, "quiet", "quiet", prompt(65, 100))
+    cell.submit("large", prompt(300, 500), params(19), tenant="other")
+    cell.run()
+    assert cell.log("large") == expected(prompt(300, 500), params(19))[0]
