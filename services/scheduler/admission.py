@@ -27,13 +27,22 @@ from services.scheduler.victim import give_way
 
 def admit(state: State, now_s: float) -> None:
     """Admit until somebody must wait for something other than a prefix."""
-    while (choice := state.queue.head()) is not None:
+    while (choice := _next(state)) is not None:
         reason = _admit(state, choice, now_s)
         if reason is Reason.NO_BLOCKS and _find_room(state, choice):
             continue
-        choice.explain(reason, now_s)
+        if choice not in state.swapped:  # those wait because they gave way
+            choice.explain(reason, now_s)
         if reason not in (Reason.ADMITTED, Reason.PENDING_PREFIX, Reason.FAILED):
             return
+
+
+def _next(state: State) -> Choice | None:
+    """Swapped ones resume before anybody else; but for a suspect, who is gone in a step or two."""
+    head = state.queue.head()
+    if head is not None and poison.runs_alone(head):
+        return head
+    return state.swapped.head() or head
 
 
 def _admit(state: State, choice: Choice, now_s: float) -> Reason:
@@ -103,6 +112,7 @@ def _reserve_blocks(state: State, choice: Choice, hit: Hit, where: Place) -> boo
 
 def _start(state: State, choice: Choice, where: Place) -> None:
     state.queue.remove(choice)
+    state.swapped.remove(choice)
     choice.phase = Phase.PREFILLING
     choice.decode_worker = where.decode.incarnation
     if choice.cached_tokens < 0:

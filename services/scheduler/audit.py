@@ -11,7 +11,14 @@ from services.scheduler.worker_book import WorkerBook
 
 def audit(state: State) -> list[str]:
     """What is wrong, one line each; empty when all is well. O(everything)."""
-    return [*_blocks(state), *audit_tree(state), *_choices(state), *_workers(state), *_requests(state)]
+    return [
+        *_blocks(state),
+        *_host_blocks(state),
+        *audit_tree(state),
+        *_choices(state),
+        *_workers(state),
+        *_requests(state),
+    ]
 
 
 def _blocks(state: State) -> Iterator[str]:
@@ -38,11 +45,29 @@ def _blocks(state: State) -> Iterator[str]:
             yield f"{choice.request_id} has a block twice"
 
 
+def _host_blocks(state: State) -> Iterator[str]:
+    """Each block of the tier is one choice's, free, or freeing."""
+    pool = state.memory.tier.pool
+    swaps = [swap for choice in state.choices.values() for swap in (choice.swap_out, choice.swapped) if swap]
+    used = Counter(block for swap in swaps for block in swap.host_blocks)
+    if dict(used) != {block: 1 for block, count in enumerate(pool.references) if count}:
+        yield "host blocks are not where their choices say"
+    parts = (set(used), set(pool.free()), pool.freeing)
+    if sum(map(len, parts)) != pool.total_blocks or len(set().union(*parts)) != pool.total_blocks:
+        yield f"host blocks do not add up: {[len(part) for part in parts]}"
+    for choice in state.choices.values():
+        if choice.swap_out is not None and not choice.leaving:
+            yield f"{choice.request_id} is on its way to the host tier, but does not leave"
+        if choice in state.swapped and choice.swapped is None:
+            yield f"{choice.request_id} waits among the swapped, but is not"
+
+
 def _choices(state: State) -> Iterator[str]:
     for handle, choice in state.choices.items():
-        is_idle = choice in state.queue or handle in state.asking
+        waits = (choice in state.queue) + (choice in state.swapped)
+        is_idle = waits > 0 or handle in state.asking
         is_running = handle in state.running
-        if (handle in state.asking) + (choice in state.queue) + is_running + choice.leaving != 1:
+        if (handle in state.asking) + waits + is_running + choice.leaving != 1:
             yield f"{choice.request_id} must either ask, wait, run or leave"
         if is_idle:
             yield from _idle(choice, state.memory.block_tokens)

@@ -11,6 +11,7 @@ from libs.runtime.ring import Ring
 from services.scheduler import events as core
 from services.scheduler.choice import Noted, Phase
 from services.scheduler.events import Command, Event, KillWorker, Send
+from services.scheduler.reasons import Reason
 from services.scheduler.state import State
 
 LONGEST_NS = 250_000_000  # a record of plain steps is written after so long
@@ -64,7 +65,9 @@ class DecisionRecords:
         memory = state.memory
         needs = memory.blocks_for(min(len(choice.ids) + 1, choice.slots)) - len(choice.table) if is_waiting else 0
         total = memory.pool.total_blocks
-        self._ring.put(Decided(choice.request_id, at_ns, reason, older, len(state.running), needs, held, total))
+        self._ring.put(
+            Decided(choice.request_id, at_ns, reason, older, len(state.running), needs, held, total, *_costs_ns(noted))
+        )
 
     def _ordered(self, at_ns: int, command: Send, held: int) -> None:
         order = command.message
@@ -88,7 +91,7 @@ class DecisionRecords:
                 self._held,
                 held,
                 state.memory.pool.total_blocks,
-                len(state.queue),
+                len(state.queue) + len(state.swapped),
                 len(book.residents) if book is not None else 0,
             )
         )
@@ -123,3 +126,12 @@ class DecisionRecords:
 
     def _worker(self, incarnation: str) -> str:
         return self._workers.get(incarnation, incarnation)
+
+
+def _costs_ns(noted: Noted) -> tuple[int, int]:
+    """(swap, recompute), as they were weighed when it was preempted."""
+    choice, reason = noted
+    if choice.costs is None or reason not in (Reason.PREEMPTED_SWAP, Reason.PREEMPTED_RECOMPUTE):
+        return -1, -1
+    swap_s, recompute_s = choice.costs.swap_s, choice.costs.recompute_s
+    return -1 if swap_s == float("inf") else int(swap_s * 1e9), int(recompute_s * 1e9)

@@ -146,6 +146,7 @@ def _withdraw(state: State, choice: Choice) -> None:
             residence.leave(state, choice)
         return
     state.queue.remove(choice)
+    state.swapped.remove(choice)
     state.asking.pop(choice.handle, None)
     state.queue.wake(tables.release(state.memory, choice))
     del state.choices[choice.handle]

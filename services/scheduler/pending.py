@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from libs.contracts.messages import Chunk
+from libs.contracts.messages import Chunk, Swap
 from services.scheduler.choice import Choice
 
 
@@ -14,6 +14,7 @@ class Pending:
     added: dict[int, Choice] = field(default_factory=dict)
     grants: dict[int, list[int]] = field(default_factory=dict)
     chunks: list[Chunk] = field(default_factory=list)
+    swap_outs: list[Swap] = field(default_factory=list)  # of those that it removes
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.added or self.grants or self.chunks)

@@ -30,7 +30,8 @@ def place(state: State, choice: Choice, cached_blocks: int) -> Place | None:
         return None if idle is None else Place(idle, idle)
     compute_tokens = len(choice.ids) - cached_blocks * state.memory.block_tokens
     if choice.keeps_blocks and choice.generated:
-        compute_tokens -= len(choice.table) * state.memory.block_tokens
+        kept_tokens = len(choice.table) * state.memory.block_tokens
+        compute_tokens -= choice.swapped.tokens if choice.swapped else kept_tokens
         if compute_tokens <= state.memory.block_tokens and (decode := least_loaded_decoder(state)) is not None:
             return Place(decode, decode)
     decode = least_loaded_decoder(state)

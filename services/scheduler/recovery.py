@@ -31,7 +31,7 @@ def worker_gone(state: State, worker: WorkerBook, now_s: float) -> None:
     if not (worker.is_lost or worker.has_left):
         lose_worker(state, worker, now_s)
     del state.workers[worker.incarnation]
-    state.memory.pool.forget(worker.incarnation)
+    state.memory.forget(worker.incarnation)
 
 
 def relieve(state: State, worker: WorkerBook, now_s: float) -> None:
@@ -65,11 +65,11 @@ def logged(state: State, log: RequestLog, now_s: float) -> None:
 def resume(state: State, choice: Choice, now_s: float) -> None:
     """It waits for a worker, from what is known of it now."""
     del state.asking[choice.handle]
-    choice.phase, choice.answer_by_s, choice.needs_blocks = Phase.WAITING, None, 0
+    choice.phase, choice.answer_by_s = Phase.WAITING, None
     if choice.generated:
         choice.computed = max(choice.computed, len(choice.ids) - 1)
         choice.died_at = max(choice.died_at, choice.computed)
-    state.queue.push(choice)
+    residence.wait(state, choice)
 
 
 def account(state: State, choice: Choice) -> None:

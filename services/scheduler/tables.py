@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from libs.contracts.messages import BlockCopy
 from services.scheduler.choice import Choice
-from services.scheduler.keeping import abandon, copy_tails, deepest_run
+from services.scheduler.keeping import abandon, copy_tails, deepest_run, leave_tier
 from services.scheduler.memory import Memory
 from services.scheduler.prefix import NO_BLOCK, Hit, common_tokens
 
@@ -41,6 +41,8 @@ def reserve(memory: Memory, choice: Choice, hit: Hit, fresh_blocks: int, wanting
         choice.copies = (BlockCopy(hit.tail.block, choice.table[whole], hit.tail.tokens),)
         choice.cursor += hit.tail.tokens
         choice.reach = choice.cursor
+    elif choice.swapped is not None:
+        choice.cursor = choice.swapped.tokens
     elif choice.tails:
         copy_tails(memory, choice, choice.tails, whole)
     if choice.shared_blocks == whole:  # else what follows is its own alone
@@ -91,6 +93,7 @@ def release(memory: Memory, choice: Choice) -> list[int]:
     Deepest first, so that leaves are evicted before what they stand on.
     """
     copied(memory, choice)
+    leave_tier(memory, choice)
     for tail in choice.tails:
         memory.give_back(tail.block, choice.named)
     choice.tails = ()
