@@ -167,6 +167,17 @@ def explain(
 
 
 @app.command()
+def replay(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="What scheduler.event_log_path named.")],
+) -> None:
+    """Decide a run of the scheduler again, from its event log, and compare every decision."""
+    from cli.replay import replay_files
+
+    with exit_codes():
+        sys.stdout.write(replay_files(files))
+
+
+@app.command()
 def roofline(
     model: Annotated[str, typer.Argument(help="A known name such as llama-3-70b, a config.json, or as for `up`.")],
     device: Annotated[

@@ -12,7 +12,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--nemesis-seed", type=int, default=None, help="run this one schedule of faults, nothing drawn")
     group.addoption("--nemesis-worlds", type=int, default=500, help="schedules in virtual time")
     group.addoption("--nemesis-stacks", type=int, default=8, help="schedules on real processes")
-    parser.addoption("--whole", action="store_true", help="every instruction level, every fault at every failpoint")
+    parser.addoption(
+        "--whole", action="store_true", help="every instruction level, every fault at every failpoint, long runs"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -41,9 +43,13 @@ def _cut_one_way(item: pytest.Item) -> bool:
     return item.path.name == "test_partitions.py" and bool(_values(item) & {"up", "down"})
 
 
+def _long(item: pytest.Item) -> bool:
+    return item.name == "test_a_hundred_thousand_steps_are_decided_again"
+
+
 def _values(item: pytest.Item) -> set[str]:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     return {value for value in parameters.values() if isinstance(value, str)}
 
 
-LEFT_OUT = (_at_another_level, _struck_otherwise, _cut_one_way)
+LEFT_OUT = (_at_another_level, _struck_otherwise, _cut_one_way, _long)

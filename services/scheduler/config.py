@@ -31,7 +31,7 @@ class Config(ServiceConfig):
     cache_ceiling: float = Field(
         default=0.5, ge=0.5, le=1
     )  # of the KV pool: what a tenant has cached beyond goes first
-    event_log_path: str = ""  # a file that gets every event, prompts included; empty: none
+    event_log_path: str = ""  # gets every event, prompts included, a file a term; empty: none
 
     @field_validator("link_token")
     @classmethod

@@ -90,7 +90,9 @@ class Loop:
         now_s = self._turned_s = self.clock.now_s()
         log.append(now_s, events)
         commands = turn(state, events, now_s)
-        self.on_turn(now_s, events, commands, state.take_journal())
+        journal = state.take_journal()
+        log.decided(commands, journal)
+        self.on_turn(now_s, events, commands, journal)
         if commands:
             failpoint("scheduler.decided")
         for command in commands:

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from cli.replay import replay_files
 from deploy.local.options import BROKERS
 from deploy.local.run_dir import RunDir, Running, State, is_alive
 from deploy.local.status import StackStatus, gather, merge
@@ -59,13 +60,15 @@ class Lane:
             "model": self.model,
             "role": role,
             "failpoints_file": str(self._armed),
-            "overrides": {"scheduler": {"instance": "scheduler-0"}},
+            "overrides": {
+                "scheduler": {"instance": "scheduler-0", "event_log_path": str(self.run_dir.logs / "events.jsonl")}
+            },
         }
         self._log_ends: dict[Path, int] = {}
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator["Lane"]:
-        """A running stack within the block."""
+        """A running stack within the block. What its schedulers decided is decided again when it has ended."""
         self.disarm()
         with self._supervisor_log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -89,6 +92,9 @@ class Lane:
                 yield self
         finally:
             await asyncio.to_thread(self._process.communicate)  # closes its stdin, which ends it
+        event_logs = sorted(self.run_dir.logs.glob("events.*.jsonl"))
+        assert event_logs
+        await asyncio.to_thread(replay_files, event_logs)
 
     @property
     def alive(self) -> bool:

@@ -16,6 +16,7 @@ import msgspec
 import psutil
 import pytest
 
+from cli.replay import replay_files
 from deploy.local.run_dir import RunDir, State
 from deploy.local.status import ask_status
 
@@ -32,8 +33,7 @@ class Stack:
     def __init__(self, run_dir: Path, **options: Any) -> None:
         self.options = {"port": 0, **SMALL_POOL, **options}
         self.run_dir = RunDir(run_dir)
-        self.events = self.run_dir.logs / "events.jsonl"
-        own = ["--run-dir", str(run_dir), "--set", f"scheduler.event_log_path={self.events}"]
+        own = ["--run-dir", str(run_dir), "--set", f"scheduler.event_log_path={self.run_dir.logs / 'events.jsonl'}"]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "cli", "up", *own, *_arguments(self.options)],
             stdout=subprocess.PIPE,
@@ -67,13 +67,19 @@ class Stack:
         """The live process of this name: of a broker, or one of a service."""
         return [psutil.Process(child.pid) for child in self.state().children if child.name == name and child.pid]
 
+    @property
+    def event_logs(self) -> list[Path]:
+        """Of each term so far."""
+        return sorted(self.run_dir.logs.glob("events.*.jsonl"))
+
     def prefilled_elsewhere(self) -> int:
         """Sequences whose first token a prefill worker drew. Stops the stack, so that its event log is whole."""
         if self.alive:
             self.stop()
         prefill, first_tokens = set(), set()
-        for line in self.events.read_bytes().splitlines()[1:]:
-            for kind, event in ((event["kind"], event["body"]) for event in json.loads(line)["events"]):
+        lines = [line for path in self.event_logs for line in path.read_bytes().splitlines()]
+        for line in lines:
+            for kind, event in ((event["kind"], event["body"]) for event in json.loads(line).get("events", ())):
                 if kind == "Hello" and event["role"] == "prefill":
                     prefill.add(event["incarnation"])
                 elif kind == "StepResult" and event["incarnation"] in prefill:
@@ -89,6 +95,7 @@ class Stack:
         took_s = time.monotonic() - started_s
         assert self.process.returncode == 0, self.output + rest
         assert processes_of(self.run_dir.path) == []
+        replay_files(self.event_logs)  # what its schedulers decided is decided again
         return took_s
 
     def kill(self) -> None:

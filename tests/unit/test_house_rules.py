@@ -36,6 +36,7 @@ CARRIERS = {  # modules of the scheduler that wait, send or read: everything els
     "metrics",
     "outbox",
     "register",
+    "replay",
     "reign",
     "rpc",
     "standby",

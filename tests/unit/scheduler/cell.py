@@ -25,7 +25,6 @@ from libs.contracts.messages import (
 )
 from services.scheduler.audit import audit
 from services.scheduler.choice import Choice
-from services.scheduler.event_log import Turn
 from services.scheduler.events import (
     AckRequest,
     Answered,
@@ -88,7 +87,7 @@ class Cell:
         self.opened: list[OpenCell] = []
         self.indexed: list[UpdateIndex] = []
         self.replies: list[Done | Resent | CellStatus] = []
-        self.turns: list[Turn] = []
+        self.decide = turn  # or the same with something beside it
         self.commands: list[list[Command]] = []
         self.gateway = FakeGateway(lambda request_id, position: self.resend(request_id, position).ids)
         self.gateway_answers = self.host_answers = True
@@ -115,8 +114,7 @@ class Cell:
     # Events
 
     def turn(self, *events: Event) -> None:
-        self.turns.append(Turn(self.now_s, events))
-        commands = turn(self.state, events, self.now_s)
+        commands = self.decide(self.state, events, self.now_s)
         problems = audit(self.state)
         assert not problems, problems
         self.commands.append(commands)

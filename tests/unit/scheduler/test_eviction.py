@@ -64,9 +64,10 @@ def asked(cell: Cell, request_id: str, tenant: str, ids: tuple[int, ...]) -> int
     return cached
 
 
-def test_a_flood_of_another_tenants_prefixes_leaves_what_the_floor_keeps() -> None:
-    """As long as the flood has somebody else beside it: its blocks make room for each other."""
-    cell = hybrid(blocks=40, caching=Caching(floor_share=0.1, ceiling_share=0.5))
+@pytest.mark.parametrize(("floor", "ceiling"), [(0.1, 1.0), (0.0, 0.5)])
+def test_a_flood_of_another_tenants_prefixes_leaves_a_tenant_its_own(floor: float, ceiling: float) -> None:
+    """Be it for the floor or for the ceiling: what the flood has cached makes room for the rest of it."""
+    cell = hybrid(blocks=40, caching=Caching(floor_share=floor, ceiling_share=ceiling))
     asked(cell, "quiet", "quiet", prompt(65, 100))
     for number in range(12):
         for name in ("x", "y"):
