@@ -4,17 +4,23 @@ import asyncio
 import random
 import signal
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from libs.contracts.messages import SamplingParams
 from libs.runtime.failpoints import POINTS
 from tests.chaos.history import History, Operation
-from tests.chaos.lane import FAILPOINT, Lane, is_gone
+from tests.chaos.lane import FAILPOINT, OPTIONS, Lane, is_gone
 
 PAUSE_S: Final = 1.4  # beyond every liveness limit, which are a second
 ACTIONS: Final = ("kill", f"pause:{PAUSE_S}")
 ROLES: Final = ("hybrid", "disaggregated")
+STARVED: Final = "starved"
+LANES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {  # name → role, options
+    **{role: (role, OPTIONS) for role in ROLES},
+    STARVED: ("hybrid", {**OPTIONS, "prefill": 0, "kv_blocks": 14, "host_blocks": 32, "preemption": "swap"}),
+}
 STREAMS: Final = 4
 FIRES_WITHIN_S: Final = 8.0
 RESTS_WITHIN_S: Final = 25.0
@@ -50,6 +56,7 @@ NEW_TERM: Final = (
     "scheduler.hello",
     "scheduler.snapshot.send",
 )
+SWAPPED: Final = ("worker.swap.out", "worker.swap.in")  # what happens where blocks are short
 HANDED_OVER: Final = ("scheduler.hand_over",)  # what no hybrid stack does
 STARTING: Final = tuple(name for name in NEW_TERM if name.startswith("scheduler"))  # of a process not there yet
 
@@ -58,7 +65,7 @@ STARTING: Final = tuple(name for name in NEW_TERM if name.startswith("scheduler"
 class Case:
     point: str
     action: str
-    role: str
+    lane: str
 
     @property
     def name(self) -> str:
@@ -79,12 +86,18 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """All of them; neighbours run in different roles, and a point's two actions do, too."""
+    """All of them; neighbours run in different roles, and a point's two actions do, too, unless it needs a lane."""
     return [
-        Case(point, action, "disaggregated" if point in HANDED_OVER else ROLES[(number + turn) % 2])
+        Case(point, action, _lane_of(point, number + turn))
         for number, point in enumerate(POINTS)
         for turn, action in enumerate(ACTIONS)
     ]
+
+
+def _lane_of(point: str, turn: int) -> str:
+    if point in SWAPPED:
+        return STARVED
+    return "disaggregated" if point in HANDED_OVER else ROLES[turn % 2]
 
 
 def requests(rng: random.Random, history: History) -> list[Operation]:

@@ -37,7 +37,8 @@ class StepThread:
         post: Callable[[Post], object],
         tier: HostTier | None = None,
     ) -> None:
-        self._boundary = Boundary(residents, _Watched(engine), pool, post, time.monotonic_ns, tier)
+        watched = None if tier is None else _WatchedTier(tier)
+        self._boundary = Boundary(residents, _Watched(engine), pool, post, time.monotonic_ns, watched)
         self._post = post
         self._thread = threading.Thread(target=self._run, name="steps", daemon=True)
         self._wake = threading.Condition()
@@ -105,3 +106,22 @@ class _Watched:
         samples = self._engine.step(rows)
         failpoint("worker.step.published")
         return samples
+
+
+class _WatchedTier:
+    """The host tier, with a place for a fault behind each block that has travelled."""
+
+    def __init__(self, tier: HostTier) -> None:
+        self._tier = tier
+
+    @property
+    def blocks(self) -> int:
+        return self._tier.blocks
+
+    def swap_out(self, block: int, host_block: int) -> None:
+        self._tier.swap_out(block, host_block)
+        failpoint("worker.swap.out")
+
+    def swap_in(self, block: int, host_block: int) -> None:
+        self._tier.swap_in(block, host_block)
+        failpoint("worker.swap.in")
