@@ -113,11 +113,11 @@ def cut(choice: Choice, position: int) -> None:
     del choice.logprobs[position + 1 :]
 
 
-def fail(state: State, choice: Choice, error: HeadraceError, now_s: float) -> None:
+def fail(state: State, choice: Choice, error: HeadraceError, now_s: float, *, reason: Reason = Reason.FAILED) -> None:
     """End it by a typed error; it is kept until its gateway has answered."""
     was_open = choice.is_open
     choice.phase = Phase.FAILED
-    choice.explain(Reason.FAILED, now_s)
+    choice.explain(reason, now_s)
     state.counts[f"failed_{error.code}"] += 1
     failed = Failed(choice.request_id, choice.epoch, WireError.of(error), state.term, state.policy.cell)
     state.commands.append(Tell(choice.gateway, failed))

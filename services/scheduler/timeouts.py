@@ -64,4 +64,5 @@ def _end_late_requests(state: State, now_s: float) -> None:
             del state.cancelled[request_id]
         choice = state.requests.get(request_id)
         if choice is not None and choice.deadline_s <= now_s and choice.phase is not Phase.FAILED:
-            lifecycle.fail(state, choice, DeadlineExceeded("the request's deadline has passed"), now_s)
+            error = DeadlineExceeded("the request's deadline has passed")
+            lifecycle.fail(state, choice, error, now_s, reason=Reason.DEADLINE)

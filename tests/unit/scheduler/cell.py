@@ -181,10 +181,10 @@ class Cell:
         gateway: str = GATEWAY,
         tenant: str = "t",
         deadline_s: float = 600.0,
-        choices: int = 1,
         is_older: bool = False,
+        **fields: Any,
     ) -> Arrived:
-        """The event of `submit`, to be taken in with others."""
+        """The event of `submit`, to be taken in with others. `fields` are the Sequence's."""
         self.gateway.open(request_id)
         sequence = messages.Sequence(
             request_id=request_id,
@@ -198,8 +198,8 @@ class Cell:
                 for index in range(len(ids) // BLOCK_TOKENS)
             ),
             params=sampling or params(),
-            choices=choices,
             deadline_unix_ms=int((self.now_s + deadline_s) * 1000),
+            **{"choices": 1, **fields},
         )
         return Arrived(sequence, f"trace-of-{request_id}", is_older)
 
