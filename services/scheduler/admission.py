@@ -15,6 +15,7 @@ from services.scheduler import (
     poison,
     recovery,
     residence,
+    resting,
     roll_call,
     tables,
 )
@@ -23,12 +24,14 @@ from services.scheduler.placement import Place
 from services.scheduler.prefix import Hit
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
-from services.scheduler.victim import give_way
+from services.scheduler.victim import forsakes, give_way
 
 
 def admit(state: State, now_s: float) -> None:
     """Admit until somebody must wait for something other than a prefix."""
     while (choice := _next(state)) is not None:
+        if choice.swapped is not None and forsakes(state, choice, now_s):
+            continue
         reason = _admit(state, choice, now_s)
         if reason is Reason.NO_BLOCKS and _find_room(state, choice):
             continue
@@ -64,15 +67,16 @@ def _admit(state: State, choice: Choice, now_s: float) -> Reason:
     available = state.memory.available_blocks(grants.wants_room_as(state, choice))
     if available < choice.needs_blocks + len(state.running):
         return Reason.NO_BLOCKS
-    hit = tables.match(state.memory, choice)
+    hit = resting.extend(state, choice, tables.match(state.memory, choice))
     if hit.pending is not None:
         state.queue.park(choice, hit.pending)
         return Reason.PENDING_PREFIX
-    where = placement.place(state, choice, len(hit.blocks))
+    where = placement.place(state, choice, max(len(hit.blocks), len(hit.rested)))
     if where is None:
         return _without_place(state, choice, now_s)
     if not _reserve_blocks(state, choice, hit, where):
         return Reason.NO_BLOCKS
+    state.counts["rested_hits"] += bool(hit.rested)
     _start(state, choice, where)
     return Reason.ADMITTED
 
@@ -92,7 +96,8 @@ def _find_room(state: State, choice: Choice) -> bool:
     choice.needs_blocks = 0
     if give_way(state, older=choice):
         return True
-    is_alone = not (state.running or state.memory.pool.freeing or any(w.leaving for w in state.workers.values()))
+    is_moving = state.resting or state.memory.pool.freeing or any(w.leaving for w in state.workers.values())
+    is_alone = not (state.running or is_moving)
     return is_alone and choice.keeps_blocks and give_way(state)
 
 

@@ -4,7 +4,7 @@ The hottest path of the service: a steadily decoding row costs one append and tw
 """
 
 from libs.contracts.messages import RowResult, StepResult
-from services.scheduler import grants, lifecycle, poison, recovery, residence, swapping, tables
+from services.scheduler import grants, lifecycle, poison, recovery, residence, resting, swapping, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -43,6 +43,7 @@ def _items_done(state: State, worker: WorkerBook, result: StepResult) -> None:
     for copied in worker.report(result):
         tables.copied(state.memory, copied)
         state.queue.wake(swapping.come_back(state.memory, copied))
+    resting.settle(state, worker, result)
     for done in result.swapped:
         state.swap_rates.report(inward=done.inward, blocks=done.blocks, seconds=done.took_ns / 1e9)
         state.counts["swapped_in_blocks" if done.inward else "swapped_out_blocks"] += done.blocks

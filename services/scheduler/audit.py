@@ -27,6 +27,7 @@ def _blocks(state: State) -> Iterator[str]:
     used = Counter(block for choice in state.choices.values() for block in choice.table)
     used.update(copy.source for choice in state.choices.values() for copy in choice.copies)
     used.update(tail.block for choice in state.choices.values() for tail in choice.tails)
+    used.update(state.resting.blocks if state.resting else ())
     held = set(used)
     if dict(used) != {block: count for block, count in enumerate(pool.references) if count}:
         yield "references differ from the tables"
@@ -48,14 +49,18 @@ def _blocks(state: State) -> Iterator[str]:
 def _host_blocks(state: State) -> Iterator[str]:
     """Each block of the tier is one choice's, free, or freeing."""
     pool = state.memory.tier.pool
-    swaps = [swap for choice in state.choices.values() for swap in (choice.swap_out, choice.swapped) if swap]
-    used = Counter(block for swap in swaps for block in swap.host_blocks)
-    if dict(used) != {block: 1 for block, count in enumerate(pool.references) if count}:
+    choices, resting = state.choices.values(), state.resting
+    used = Counter(block for choice in choices if choice.swap_out for block in choice.swap_out.host_blocks)
+    used.update(block for choice in choices if choice.swapped for block in choice.swapped.held)
+    used.update((*resting.known, *resting.host_blocks) if resting else ())
+    if dict(used) != {block: count for block, count in enumerate(pool.references) if count}:
         yield "host blocks are not where their choices say"
-    parts = (set(used), set(pool.free()), pool.freeing)
+    parts = (set(used), set(pool.free()), pool.cached, pool.freeing)
     if sum(map(len, parts)) != pool.total_blocks or len(set().union(*parts)) != pool.total_blocks:
         yield f"host blocks do not add up: {[len(part) for part in parts]}"
-    for choice in state.choices.values():
+    if pool.cached != set(state.memory.tier.shelves.blocks) or not pool.cached <= state.memory.tier.tree.runs.keys():
+        yield "prefixes in the host tier are not those that it finds"
+    for choice in choices:
         if choice.swap_out is not None and not choice.leaving:
             yield f"{choice.request_id} is on its way to the host tier, but does not leave"
         if choice in state.swapped and choice.swapped is None:

@@ -71,7 +71,7 @@ def leave_tier(memory: Memory, choice: Choice) -> None:
     """Nothing of it rests in the host tier any more, or is on its way there."""
     _stay_out(memory, choice)
     if choice.swapped is not None:
-        memory.tier.give_back(choice.swapped.host_blocks, {})
+        memory.tier.give_back(choice.swapped.held, {})
         choice.swapped = None
 
 

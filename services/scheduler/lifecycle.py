@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from libs.contracts.errors import HeadraceError, InvalidRequest, WireError
 from libs.contracts.messages import Failed, Finished, Sequence
-from services.scheduler import placement, residence, tables
+from services.scheduler import placement, residence, resting, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.events import AckRequest, Ordered, Send, Started, Tell
 from services.scheduler.reasons import Reason
@@ -59,6 +59,7 @@ def send_snapshot(state: State, worker: WorkerBook, taken_version: int) -> None:
     for choice in worker.never_heard_of(taken_version):
         residence.left(state, choice)
     snapshot, added = worker.take_snapshot(state.term, taken_version)
+    resting.stop(state, worker, taken_version, snapshot.version)
     state.commands.append(Send(worker.incarnation, snapshot))
     ordered(state, added)
 

@@ -17,9 +17,10 @@ class Memory:
         self.block_tokens = block_tokens
         self.caching = caching
         self.pool = BlockPool(total_blocks)
-        self.tier = HostTier(host_blocks)
+        self.tier = HostTier(host_blocks, block_tokens)
         self.tree = PrefixTree(block_tokens)
         self.shelves = Shelves(Bounds.of(caching, total_blocks))  # the pool's cached blocks
+        self.copied: set[int] = set()  # cached blocks that rest in the tier as well
         self.index_changes: dict[bytes, bool] = {}  # block hash → stored (True) or evicted; the last change counts
         self._hashes: dict[int, bytes] = {}  # block → what the Redis index knows it by
 
@@ -99,6 +100,7 @@ class Memory:
     def _evict(self, block: int) -> None:
         self.tree.evict(block)
         self.shelves.wake(block)
+        self.copied.discard(block)
         self.pool.discard(block)
         index_hash = self._hashes.pop(block, None)
         if index_hash is not None:

@@ -14,10 +14,10 @@ class Pending:
     added: dict[int, Choice] = field(default_factory=dict)
     grants: dict[int, list[int]] = field(default_factory=dict)
     chunks: list[Chunk] = field(default_factory=list)
-    swap_outs: list[Swap] = field(default_factory=list)  # of those that it removes
+    swap_outs: list[Swap] = field(default_factory=list)  # of those that it removes, or of nobody
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.added or self.grants or self.chunks)
+        return bool(self.removed or self.added or self.grants or self.chunks or self.swap_outs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,21 @@ is committed, the worker's process is ended, and only then its other blocks come
 
 from libs.contracts.errors import ExactnessViolation, Poison
 from libs.contracts.messages import EpochRaised, FencedOff, LogQuery, RequestLog
-from services.scheduler import keeping, lifecycle, poison, residence, tables
+from services.scheduler import keeping, lifecycle, poison, residence, resting, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.events import Ask, DeadLetter, KillWorker, Send
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
 from services.scheduler.worker_book import WorkerBook
 
+NOTHING_TAKEN = -1
 ANSWER_S = 1.0  # a gateway that is silent for longer is as good as dead
 
 
 def lose_worker(state: State, worker: WorkerBook, now_s: float) -> None:
     """Give a worker up. What it ran goes on elsewhere; what it may still write stays untouched until it is gone."""
     poison.blame(worker, state.memory.block_tokens)
+    resting.stop(state, worker, NOTHING_TAKEN, keeping.NEVER)
     for choice in worker.give_up():
         _part(state, choice, worker, now_s)
     state.counts["worker_lost"] += 1
@@ -30,6 +32,7 @@ def worker_gone(state: State, worker: WorkerBook, now_s: float) -> None:
     """Its process no longer exists, or has nothing left to write to: whatever it could write comes back."""
     if not (worker.is_lost or worker.has_left):
         lose_worker(state, worker, now_s)
+    resting.stop(state, worker, NOTHING_TAKEN, keeping.NEVER)
     del state.workers[worker.incarnation]
     state.memory.forget(worker.incarnation)
 

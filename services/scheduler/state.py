@@ -11,6 +11,7 @@ from services.scheduler.memory import Memory
 from services.scheduler.order import WaitQueue
 from services.scheduler.swap_cost import COST, SwapRates
 from services.scheduler.swap_queue import SwapQueue
+from services.scheduler.swapped import Resting
 from services.scheduler.worker_book import WorkerBook
 
 AUTO = "auto"
@@ -100,6 +101,7 @@ class State:
         self.queue = WaitQueue()
         self.swapped = SwapQueue()  # wait as well, and resume first
         self.swap_rates = SwapRates()
+        self.resting: Resting | None = None  # a prefix on its way to the host tier
         self.asking: dict[int, Choice] = {}  # their gateways are asked for their logs
         self.rolls: dict[str, Roll] = {}  # by host
         self.is_open = term == FIRST_TERM  # what older terms' workers compute is settled

@@ -55,6 +55,7 @@ def rest(memory: Memory, choice: Choice) -> list[int]:
     choice.swapped = Swapped(first, out.host_blocks[: out.copied], choice.cursor)
     choice.swap_out = None
     woken = abandon(memory, choice)
+    memory.copied.update(block for block in choice.table[first:] if block in memory.tree.runs)
     for block in reversed(choice.table[first:]):
         memory.give_back(block, choice.named)
     del choice.table[first:]
@@ -68,6 +69,6 @@ def come_back(memory: Memory, choice: Choice) -> list[int]:
     if choice.swapped is None:
         return []
     swapped, choice.swapped = choice.swapped, None
-    memory.tier.give_back(swapped.host_blocks, {})
+    memory.tier.give_back(swapped.held, {})
     choice.cursor = swapped.first * memory.block_tokens
     return tables.commit(memory, choice, swapped.tokens)

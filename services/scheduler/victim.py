@@ -8,8 +8,8 @@ from services.scheduler import residence, swapping, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.order import rank
 from services.scheduler.reasons import Reason
-from services.scheduler.state import PREFILL, State
-from services.scheduler.swap_cost import SWAP, WAIT, Costs, choose, costs
+from services.scheduler.state import DISAGGREGATED, PREFILL, State
+from services.scheduler.swap_cost import COST, FIRST_TOKEN_S, SWAP, WAIT, Costs, choose, costs
 
 NEVER_S = float("inf")
 
@@ -25,7 +25,7 @@ def preempt_for(state: State, needy: Choice, now_s: float) -> None:
     It waits with all its tokens: those that are swapped in a queue of their own, others in their old place, and what
     they have committed stays cached as long as it can.
     """
-    if give_way(state) or state.memory.pool.freeing:
+    if give_way(state) or state.memory.pool.freeing or state.resting:
         return
     if any(worker.leaving for worker in state.workers.values()):
         return
@@ -70,6 +70,22 @@ def give_way(state: State, older: Choice | None = None) -> bool:
     return True
 
 
+def forsakes(state: State, swapped: Choice, now_s: float) -> bool:
+    """Whether bringing it back costs more than computing it again: then it waits with the others from here on."""
+    rested = swapped.swapped
+    assert rested is not None
+    tokens = rested.tokens - rested.first * state.memory.block_tokens
+    recompute_s = tokens * _prefill_token_s(state, elsewhere=state.policy.role == DISAGGREGATED)
+    if state.policy.preemption != COST or len(rested.host_blocks) * state.swap_rates.in_s <= recompute_s:
+        return False
+    state.swapped.remove(swapped)
+    state.queue.wake(tables.release(state.memory, swapped))
+    residence.wait(state, swapped)
+    swapped.explain(Reason.PREEMPTED_RECOMPUTE, now_s)
+    state.counts["swaps_forsaken"] += 1
+    return True
+
+
 def _holds_up(state: State, choice: Choice) -> bool:
     """It does not run, and blocks are there for it alone."""
     if choice.worker or not choice.keeps_blocks:
@@ -87,18 +103,17 @@ def _costs(state: State, victim: Choice) -> Costs:
         state.swap_rates,
         blocks=max(blocks, 0),
         tokens=max(victim.cursor - first * memory.block_tokens, 0),
-        token_s=_prefill_token_s(state, victim),
+        token_s=_prefill_token_s(state, elsewhere=victim.decode_worker != victim.worker),
         wait_s=_wait_s(state),
-        has_room=may_swap and len(victim.table) - first <= memory.tier.pool.free_blocks,
+        has_room=may_swap and len(victim.table) - first <= memory.tier.available_blocks,
     )
 
 
-def _prefill_token_s(state: State, victim: Choice) -> float:
-    """What a token of its prompt takes where it would be computed again."""
-    prefillers = [worker for worker in state.workers.values() if worker.role == PREFILL and worker.prefill_rate.reports]
-    if victim.decode_worker == victim.worker or not prefillers:
-        return state.workers[victim.worker].prefill_rate.token_s
-    return min(worker.prefill_rate.token_s for worker in prefillers)
+def _prefill_token_s(state: State, *, elsewhere: bool) -> float:
+    """What a token takes where it would be computed again: on a prefill worker, if there is one, or a decode worker."""
+    computing = [worker for worker in state.workers.values() if worker.prefill_rate.reports]
+    prefillers = [worker for worker in computing if worker.role == PREFILL] if elsewhere else []
+    return min((worker.prefill_rate.token_s for worker in prefillers or computing), default=FIRST_TOKEN_S)
 
 
 def _wait_s(state: State) -> float:

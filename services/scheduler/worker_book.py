@@ -139,9 +139,10 @@ class WorkerBook:
         self._planned.append(Planned(self.next_version, choice, tokens, self.decoding_rows > 0))
         choice.chunked += tokens
 
-    def swap_out(self, swap: Swap) -> None:
-        """An item of the version that is to remove its sequence."""
+    def swap_out(self, swap: Swap) -> int:
+        """An item of the next version, which is to remove its sequence. Returns that version."""
         self._pending.swap_outs.append(swap)
+        return self.next_version
 
     def is_unsent(self, choice: Choice) -> bool:
         """No version has named it yet."""

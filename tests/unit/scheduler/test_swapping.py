@@ -10,7 +10,7 @@ from services.scheduler.choice import Phase
 from services.scheduler.events import Send
 from services.scheduler.reasons import Reason
 from services.scheduler.state import DECODE, State
-from services.scheduler.swap_cost import RECOMPUTE, SWAP
+from services.scheduler.swap_cost import COST, RECOMPUTE, SWAP
 from tests.fakes.engine import FakeTier, expected
 from tests.fakes.worker import FakeWorker
 from tests.unit.scheduler.cell import Cell, disaggregated, hybrid, params, prompt
@@ -33,9 +33,9 @@ def deltas(cell: Cell) -> list[Delta]:
 
 
 def swaps(cell: Cell) -> tuple[list[Swap], list[Swap]]:
-    """(out, in), as ordered."""
+    """(out, in) of sequences, as ordered."""
     return (
-        [swap for delta in deltas(cell) for swap in delta.swap_outs],
+        [swap for delta in deltas(cell) for swap in delta.swap_outs if swap.sequence],
         [swap for delta in deltas(cell) for swap in delta.swap_ins],
     )
 
@@ -64,7 +64,7 @@ def test_a_swapped_sequence_goes_on_from_where_it_was(role: Callable[..., Cell])
     _, back = swaps(cell)
     again = last_add(cell, "c")
     assert (again.epoch, again.cursor) == (1, len(again.ids) - 1) and again.cursor >= rested
-    assert back and tier.pool.free_blocks == HOST_BLOCKS
+    assert back and is_free(cell)
     assert cell.state.counts["preempted_recompute"] == 0
 
 
@@ -115,6 +115,31 @@ def test_measured_rates_decide(block_s: float, way: str) -> None:
     assert cell.state.counts[way] == 1
     costs = cell.choice("c").costs
     assert costs is not None and (costs.swap_s < costs.recompute_s) == (way == "preempted_swap")
+    finish_all(cell, REQUESTS)
+
+
+def test_what_nobody_evicted_does_not_travel_back() -> None:
+    """Its blocks stay in the cache as long as they can: only what is not there any more is brought back."""
+    cell = starved()
+    cell.run(lambda: cell.state.counts["swapped_out_blocks"] > 0)
+    cell.cancel("a")
+    cell.cancel("b")
+    finish_all(cell, {"c": REQUESTS["c"]})
+
+    assert [len(swap.blocks) for swap in swaps(cell)[1]] == [1]  # the tail, which nobody shares
+    assert is_free(cell)
+
+
+def test_a_tier_that_turns_out_slow_is_forsaken() -> None:
+    """Where coming back costs more than computing again, that is what happens, and it says so."""
+    cell = starved(preemption=COST)
+    cell.state.swap_rates.report(inward=False, blocks=1, seconds=0.0001)
+    cell.run(lambda: cell.state.counts["swapped_out_blocks"] > 0)
+    cell.state.swap_rates.report(inward=True, blocks=1, seconds=9.0)
+    cell.turn()
+
+    assert cell.choice("c") in cell.state.queue and cell.choice("c").waited_s.keys() >= {Reason.PREEMPTED_SWAP}
+    assert is_free(cell) and cell.state.counts["swaps_forsaken"] == 1
     finish_all(cell, REQUESTS)
 
 
@@ -173,7 +198,9 @@ def decoder(cell: Cell) -> FakeWorker:
 
 
 def is_free(cell: Cell) -> bool:
-    return cell.state.memory.tier.pool.free_blocks == HOST_BLOCKS
+    """Nobody goes on from anything in the tier, and none may write to it; prefixes may rest there."""
+    tier = cell.state.memory.tier
+    return tier.available_blocks == HOST_BLOCKS
 
 
 @STATES
@@ -220,7 +247,7 @@ def test_host_blocks_of_a_lost_worker_wait_for_its_end() -> None:
 
     assert cell.state.memory.tier.pool.freeing == set(out.host_blocks)
     cell.replace(worker)
-    assert is_free(cell)
+    assert cell.state.memory.tier.pool.freeing == set()
     finish_all(cell, REQUESTS)
 
 
