@@ -109,6 +109,7 @@ def _welcome(state: State, hello: Hello, now_s: float) -> None:
         state.swap_rates,
     )
     state.memory.attach(hello.incarnation, hello.version)
+    state.is_succession |= hello.term > 0
     roll_call.strike(state, hello.incarnation)
     roll_call.call(state, hello.host)
     _answer(state, worker, hello, now_s)
