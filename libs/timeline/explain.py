@@ -136,7 +136,7 @@ def _weighed(decided: Decided) -> str:
     if decided.recompute_ns < 0:
         return ""
     if decided.swap_ns < 0:
-        return ": the host tier had no room for them"
+        return ": no host tier had room for them"
     return f": a swap was put at {ms(decided.swap_ns)}, computing again at {ms(decided.recompute_ns)}"
 
 

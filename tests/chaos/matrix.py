@@ -19,7 +19,10 @@ ROLES: Final = ("hybrid", "disaggregated")
 STARVED: Final = "starved"
 LANES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {  # name → role, options
     **{role: (role, OPTIONS) for role in ROLES},
-    STARVED: ("hybrid", {**OPTIONS, "prefill": 0, "kv_blocks": 14, "host_blocks": 32, "preemption": "swap"}),
+    STARVED: (
+        "hybrid",
+        {**OPTIONS, "prefill": 0, "decode": 1, "kv_blocks": 10, "host_blocks": 32, "preemption": "swap"},
+    ),
 }
 STREAMS: Final = 4
 FIRES_WITHIN_S: Final = 8.0
