@@ -67,6 +67,10 @@ def requests_subject(model: str) -> str:
     return f"requests.{subject_token(model)}"
 
 
+def tokenize_subject(model: str) -> str:
+    return f"tokenize.{subject_token(model)}"
+
+
 def sequences_subject(model: str, cell: str) -> str:
     return f"sequences.{subject_token(model)}.{subject_token(cell)}"
 
@@ -128,7 +132,8 @@ _WORKER = Permissions(("tokens.*", *_CELLS_READ), (CELLS_CHANGED,))
 
 PERMISSIONS: dict[str, Permissions] = {
     "gateway": Permissions(
-        ("requests.*", "control.*", "alive.*", METRICS_SUBJECT, *_CELLS_READ), ("tokens.*", "replies.*", CELLS_CHANGED)
+        ("requests.*", "tokenize.*", "control.*", "alive.*", METRICS_SUBJECT, *_CELLS_READ),
+        ("tokens.*", "replies.*", CELLS_CHANGED),
     ),
     "tokenizer": Permissions(
         (
@@ -140,7 +145,7 @@ PERMISSIONS: dict[str, Permissions] = {
             f"$JS.API.CONSUMER.MSG.NEXT.{REQUESTS_STREAM}.>",
             f"$JS.ACK.{REQUESTS_STREAM}.>",
         ),
-        (CELLS_CHANGED,),
+        ("tokenize.*", CELLS_CHANGED),
     ),
     "scheduler": Permissions(
         (

@@ -5,12 +5,12 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
 
 from libs.contracts.conventions import EXPORT_WANTED
+from libs.runtime.version import product_version
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -66,7 +66,7 @@ def _provider(service: str, instance: str, endpoint: str, sample_ratio: float) -
                 "service.name": service,
                 "service.namespace": "headrace",
                 "service.instance.id": instance,
-                "service.version": _version(),
+                "service.version": product_version(),
                 "process.pid": os.getpid(),
             }
         ),
@@ -101,10 +101,3 @@ def _sampler(ratio: float) -> "Sampler":
 
     others = TraceIdRatioBased(ratio)
     return WantedOrRatio()
-
-
-def _version() -> str:
-    try:
-        return version("headrace")
-    except PackageNotFoundError:
-        return "0"

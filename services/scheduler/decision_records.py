@@ -12,7 +12,9 @@ from services.scheduler import events as core
 from services.scheduler.choice import Noted, Phase
 from services.scheduler.events import Command, Event, KillWorker, Send
 from services.scheduler.reasons import Reason
+from services.scheduler.shedding import least_s
 from services.scheduler.state import State
+from services.scheduler.tables import match
 
 LONGEST_NS = 250_000_000  # a record of plain steps is written after so long
 
@@ -65,8 +67,25 @@ class DecisionRecords:
         memory = state.memory
         needs = memory.blocks_for(min(len(choice.ids) + 1, choice.slots)) - len(choice.table) if is_waiting else 0
         total = memory.pool.total_blocks
+        left_ms = needs_ms = 0
+        if reason is Reason.SHED:
+            left_ms = round(1000 * (choice.deadline_s - choice.since_s))
+            needs_ms = round(1000 * least_s(state, choice, len(match(memory, choice).blocks)))
+        running = len(state.running)
         self._ring.put(
-            Decided(choice.request_id, at_ns, reason, older, len(state.running), needs, held, total, *_costs_ns(noted))
+            Decided(
+                choice.request_id,
+                at_ns,
+                reason,
+                older,
+                running,
+                needs,
+                held,
+                total,
+                left_ms,
+                needs_ms,
+                *_costs_ns(noted),
+            )
         )
 
     def _ordered(self, at_ns: int, command: Send, held: int) -> None:
