@@ -4,7 +4,7 @@ Each run has a stack of its own: the real model, a quarter of the KV blocks that
 The fast tier is memory, the slow one the same memory at so few bytes a second that computing again is the better way.
 By cost should be within noise of the better fixed way over either tier, and say why it took it.
 
-    python -m bench.preemption [--requests 16] [--prompt-tokens 96] [--new-tokens 64] [--slow-bytes 8e6] [--rounds 1]
+    python -m bench.preemption [--requests 32] [--prompt-tokens 16] [--new-tokens 128] [--slow-bytes 8e6] [--rounds 1]
 """
 
 import argparse
@@ -104,9 +104,9 @@ def counted(text: str) -> tuple[int, int, int]:
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=16)
-    parser.add_argument("--prompt-tokens", type=int, default=96)
-    parser.add_argument("--new-tokens", type=int, default=64)
+    parser.add_argument("--requests", type=int, default=32)
+    parser.add_argument("--prompt-tokens", type=int, default=16)
+    parser.add_argument("--new-tokens", type=int, default=128)
     parser.add_argument("--slow-bytes", type=float, default=8e6, help="a second, to and from the slow tier")
     parser.add_argument("--rounds", type=int, default=1)
     arguments = parser.parse_args()
