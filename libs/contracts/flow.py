@@ -14,6 +14,7 @@ CELLS_BUCKET = "cells"
 CELLS_CHANGED = "cells.>"  # the bucket's stream republishes each stored record there
 STATUS_SUBJECT = "status"
 METRICS_SUBJECT = "metrics"
+PROFILE_SUBJECT = "profile"
 REQUESTS_SUBJECTS = "requests.*"  # of every model
 SEQUENCES_SUBJECTS = "sequences.*.*"  # of every cell
 DEAD_LETTERS_SUBJECTS = "dead.*.*"  # of every cell
@@ -128,7 +129,7 @@ class Permissions:
 
 
 _CELLS_READ = (f"$JS.API.STREAM.INFO.KV_{CELLS_BUCKET}", f"$JS.API.DIRECT.GET.KV_{CELLS_BUCKET}.>")
-_WORKER = Permissions(("tokens.*", *_CELLS_READ), (CELLS_CHANGED,))
+_WORKER = Permissions(("tokens.*", *_CELLS_READ), (CELLS_CHANGED, PROFILE_SUBJECT))
 
 PERMISSIONS: dict[str, Permissions] = {
     "gateway": Permissions(
@@ -161,7 +162,7 @@ PERMISSIONS: dict[str, Permissions] = {
     ),
     "prefill_worker": _WORKER,
     "decode_worker": _WORKER,
-    "supervisor": Permissions((STATUS_SUBJECT, "control.*"), ("host.*",)),
+    "supervisor": Permissions((STATUS_SUBJECT, PROFILE_SUBJECT, "control.*"), ("host.*",)),
 }
 
 

@@ -23,6 +23,8 @@ from services.gateway.intake import listening
 from services.gateway.keys import Keys
 from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
+from services.gateway.rpc import Inference
+from services.gateway.rpc_server import serving_rpc
 from services.gateway.server import serving
 from services.gateway.service import Service
 from services.gateway.terms import Terms
@@ -43,7 +45,7 @@ async def main() -> None:
     files = read_model_files(config.model_dir)
     tokenizer, metrics = Tokenizer(files), Metrics(config.model)
     async with (
-        telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio),
+        telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio) as export,
         open_ring(config.trace_dir, NAME, config.instance) as ring,
         Bus.connect(
             config.nats_url, service=NAME, user=config.nats_user, password=config.nats_password.get_secret_value()
@@ -60,15 +62,17 @@ async def main() -> None:
         async def scrape(openmetrics: bool) -> str:
             return await gather(bus, metrics.registry, openmetrics=openmetrics)
 
-        metrics.registry.register(TraceLosses(NAME, config.instance, ring))
-        app = create_app(service, scrape, keys, build_tokens(config, files, bus, service))
+        metrics.registry.register(TraceLosses(NAME, config.instance, ring, export))
+        texts = TokenizerClient(bus, service.limits)
+        app = create_app(service, scrape, keys, build_tokens(config, files, texts, service))
+        rpc = serving_rpc(Inference(service, keys, texts).handler, Inference.name, lambda: door.obstacle, config)
 
         def status() -> ServiceStatus:
             obstacle = door.obstacle
             return ServiceStatus(NAME, config.instance, os.getpid(), config.port, not obstacle, obstacle)
 
         bus.on_reconnect(hub.send_again)
-        async with hub.running(), listening(bus, config.instance, hub), serving(app, config):
+        async with hub.running(), listening(bus, config.instance, hub), serving(app, config), rpc:
             await serve_status(bus, status)
             door.open()
             log.info("serving", host=config.host, port=config.port)
@@ -78,9 +82,8 @@ async def main() -> None:
     log.info("stopped")
 
 
-def build_tokens(config: Config, files: ModelFiles, bus: Bus, service: Service) -> Tokens:
+def build_tokens(config: Config, files: ModelFiles, client: TokenizerClient, service: Service) -> Tokens:
     info = tokenizer_info(files.special_tokens, files.chat_template, service.limits)
-    client = TokenizerClient(bus, service.limits)
     return Tokens(client, service.tokenizer, info, max_body_bytes=config.max_body_bytes)
 
 

@@ -8,6 +8,7 @@ they need.
 from libs.contracts.errors import ContextTooLong
 from services.scheduler import (
     grants,
+    headroom,
     isolation,
     lifecycle,
     opening,
@@ -30,8 +31,9 @@ from services.scheduler.victim import forsakes, give_way
 
 def admit(state: State, now_s: float) -> None:
     """Admit until somebody must wait for something other than a prefix."""
+    headroom.release(state)
     while (choice := _next(state)) is not None:
-        if shedding.shed(state, choice, now_s):
+        if shedding.shed(state, choice, now_s) or headroom.hold(state, choice, now_s):
             continue
         if choice.swapped is not None and forsakes(state, choice, now_s):
             continue

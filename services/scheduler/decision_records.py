@@ -20,7 +20,7 @@ LONGEST_NS = 250_000_000  # a record of plain steps is written after so long
 
 
 class DecisionRecords:
-    """`on_turn` is the Loop's."""
+    """`on_turn` is one of the Loop's."""
 
     def __init__(self, ring: Ring, state: State, to_ns: Callable[[float], int]) -> None:
         """`to_ns` makes a decision's time one of the monotonic clock."""

@@ -20,7 +20,7 @@ def arrive(state: State, sequence: Sequence, traceparent: str, now_s: float) -> 
         state.counts["duplicate_sequence"] += 1
         return None
     if state.cancelled.pop(sequence.request_id, None) is not None:
-        state.commands.append(AckRequest(sequence.request_id, Reason.CANCELLED.value))
+        _settle(state, sequence.request_id, Reason.CANCELLED)
         return None
     choice = Choice(
         state.next_handle(), sequence, traceparent, list(sequence.ids), sequence.params, now_s, sequence.epoch
@@ -133,11 +133,17 @@ def forget(state: State, choice: Choice, reason: Reason, now_s: float) -> None:
     gateway.request_ids.remove(choice.request_id)
     if not gateway.request_ids:
         del state.gateways[choice.gateway]
-    state.commands.append(AckRequest(choice.request_id, reason.value))
+    _settle(state, choice.request_id, reason)
     choice.explain(reason, now_s)
     was_open, choice.phase = choice.is_open, Phase.DROPPED
     if was_open:
         _withdraw(state, choice)
+
+
+def _settle(state: State, request_id: str, reason: Reason) -> None:
+    state.commands.append(AckRequest(request_id, reason.value))
+    if not state.is_open:
+        state.settled.add(request_id)
 
 
 def _withdraw(state: State, choice: Choice) -> None:

@@ -32,6 +32,7 @@ def open_term(state: State, now_s: float) -> None:
     if now_s < state.open_by_s and any(_is_awaited(state, request_id) for request_id in state.inherited):
         return
     state.is_open = True
+    state.settled.clear()
     for request_id in list(state.inherited):
         state.counts["unknown_resident"] += request_id not in state.requests
         _adopt(state, request_id, now_s)
@@ -64,7 +65,7 @@ def _is_awaited(state: State, request_id: str) -> bool:
     choice = state.requests.get(request_id)
     if choice is not None:
         return choice.phase is Phase.ASKING
-    return any(not held.end for held in state.inherited[request_id].values())
+    return request_id not in state.settled and any(not held.end for held in state.inherited[request_id].values())
 
 
 def _adopt(state: State, request_id: str, now_s: float) -> None:

@@ -25,8 +25,11 @@ from libs.contracts.messages.host import (
     HostReply,
     Incarnations,
     Kill,
+    Lap,
     ListIncarnations,
+    ProfileQuery,
     ServiceStatus,
+    WorkerProfile,
 )
 from libs.contracts.messages.inference import (
     ChatMessage,
@@ -120,6 +123,7 @@ __all__ = [
     "Incarnations",
     "Kill",
     "Known",
+    "Lap",
     "Leaving",
     "ListIncarnations",
     "ListModelsRequest",
@@ -127,6 +131,7 @@ __all__ = [
     "LogQuery",
     "Logs",
     "NotTokenized",
+    "ProfileQuery",
     "Prompt",
     "Rejected",
     "RepliesMessage",
@@ -159,5 +164,6 @@ __all__ = [
     "TokenizeResponse",
     "Until",
     "WorkerMessage",
+    "WorkerProfile",
     "WorkerReport",
 ]

@@ -65,7 +65,7 @@ class LongRun:
             standing: dict[str, Any] = {"tenant": random.choice("ab"), "priority": random.choice((0, 0, 0, -1))}
             if random.random() < 0.2:
                 standing |= {"is_timed": True, "deadline_s": random.choice((1.0, 20.0))}
-            cell.submit(f"r{self._requests}", ids, params(random.randint(1, 60)), **standing)
+            cell.submit(f"r{self._requests}", ids, params(random.randint(1, 120)), **standing)
         elif drawn < 0.28 and cell.state.requests:
             self.cancelled += 1
             cell.cancel(random.choice(sorted(cell.state.requests)))
