@@ -94,7 +94,7 @@ def build_service(config: Config, tokenizer: Tokenizer, door: Door, hub: Hub, me
         hub=hub,
         metrics=metrics,
         tokenizer=tokenizer,
-        limits=Limits(config.model, config.max_model_len, tokenizer.vocab_size),
+        limits=Limits(config.model, config.max_model_len, tokenizer.vocab_size, config.max_choices),
         max_body_bytes=config.max_body_bytes,
         request_timeout_s=config.request_timeout_s,
         ring=ring,

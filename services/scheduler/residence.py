@@ -1,6 +1,6 @@
 """How a choice gets into a worker's order, leaves it, and what becomes of its blocks then."""
 
-from services.scheduler import keeping, swapping, tables
+from services.scheduler import forking, keeping, swapping, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -46,6 +46,7 @@ def left(state: State, choice: Choice) -> None:
     """No worker computes it any more: its blocks come back. A preempted one waits again."""
     choice.worker, choice.leaving, choice.chunked = "", False, 0
     unreserve(state, choice)
+    forking.recall(state.memory, choice)
     if swapping.may_rest(state.memory, choice):
         state.queue.wake(swapping.rest(state.memory, choice))
     elif choice.phase is Phase.WAITING and (choice.moves or choice.swapped):
@@ -57,6 +58,8 @@ def left(state: State, choice: Choice) -> None:
         wait(state, choice)
     else:
         del state.choices[choice.handle]
+    if choice.phase is not Phase.WAITING or choice.generated:
+        forking.scatter(state, choice)
 
 
 def wait(state: State, choice: Choice) -> None:

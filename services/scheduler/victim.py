@@ -98,7 +98,7 @@ def _costs(state: State, victim: Choice) -> Costs:
     memory, worker = state.memory, state.workers[victim.worker]
     first = swapping.first_private(memory, victim)
     blocks = memory.blocks_for(victim.cursor) - first
-    may_swap = blocks > 0 and not victim.has_items and not worker.is_unsent(victim)
+    may_swap = blocks > 0 and not (victim.has_items or victim.forks or worker.is_unsent(victim))
     return costs(
         state.swap_rates,
         blocks=max(blocks, 0),

@@ -7,7 +7,7 @@ changed; after a Resync or a new Hello a Snapshot stands for all of them.
 from collections import deque
 from dataclasses import replace
 
-from libs.contracts.messages import Ack, BlockGrant, Chunk, Delta, Hello, Snapshot, StepResult, Swap
+from libs.contracts.messages import Ack, Chunk, Delta, Hello, Snapshot, StepResult, Swap
 from libs.contracts.order import StandingOrder
 from services.scheduler.choice import Choice
 from services.scheduler.chunk_size import ChunkSizes
@@ -129,6 +129,12 @@ class WorkerBook:
             self._pending.grants.setdefault(choice.handle, []).extend(blocks)
             self._extending.append(Extension(self.next_version, choice.handle, len(choice.table) - len(blocks)))
 
+    def raise_until(self, choice: Choice, until: int) -> None:
+        """It has stopped at its `until`, and goes on where it is."""
+        choice.until = until
+        if choice.handle not in self._pending.added:
+            self._pending.untils[choice.handle] = until
+
     @property
     def has_untaken_chunk(self) -> bool:
         """A chunk waits for the end of a step."""
@@ -156,6 +162,7 @@ class WorkerBook:
             self.isolates = 0
         self.prefilling.pop(handle, None)
         self._pending.grants.pop(handle, None)
+        self._pending.untils.pop(handle, None)
         if self._pending.added.pop(handle, None) is not None:
             return 0
         self._pending.removed.append(handle)
@@ -163,9 +170,7 @@ class WorkerBook:
 
     def may_compute(self, choice: Choice, slots_left: int) -> bool:
         """Whether a step may have begun with this resident in it."""
-        if choice.handle in self._pending.added or self._unbegun.get(choice.handle, 0) > self.began:
-            return False
-        return choice.chunked > 0 or (len(choice.ids) - choice.cursor == 1 and slots_left > 0)
+        return self._unbegun.get(choice.handle, 0) <= self.began and self.may_have_computed(choice, slots_left)
 
     def may_have_computed(self, choice: Choice, slots_left: int) -> bool:
         """As above, for one that is dead: it may have begun what it had no time to say that it began."""
@@ -195,18 +200,7 @@ class WorkerBook:
         pending = self._pending
         if not pending or not self.may_send:
             return None
-        added = tuple(pending.added.values())
-        delta = Delta(
-            term,
-            self.next_version,
-            removed=tuple(pending.removed),
-            added=tuple(choice.resident() for choice in added),
-            grants=tuple(BlockGrant(handle, tuple(blocks)) for handle, blocks in pending.grants.items()),
-            copies=tuple(copy for choice in added for copy in choice.copies),
-            chunks=tuple(pending.chunks),
-            swap_outs=tuple(pending.swap_outs),
-            swap_ins=tuple(choice.swap_in() for choice in added if choice.swapped),
-        )
+        delta, added = pending.delta(term, self.next_version), tuple(pending.added.values())
         if not self.has_untaken:
             self.heard_s = now_s  # what it has to do begins now
         self._order.apply(delta)

@@ -56,6 +56,7 @@ SETTINGS = {
         "max_waiting",
         "max_wait_s",
         "short_queue",
+        "max_choices",
         "max_connections",
         "max_model_len",
     },

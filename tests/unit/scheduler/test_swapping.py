@@ -217,9 +217,9 @@ def test_a_cancel_frees_both_ends(there: Callable[[Cell], bool]) -> None:
 def test_a_deadline_frees_both_ends(there: Callable[[Cell], bool]) -> None:
     """Like a cancel, with an error that its gateway hears."""
     cell = at(there)
-    choice = cell.choice("c")
-    choice.sequence = replace(choice.sequence, deadline_unix_ms=int(cell.now_s * 1000))
-    cell.state.deadlines.insert(0, (choice.deadline_s, "c"))
+    choice, group = cell.choice("c"), cell.state.requests["c"]
+    group.sequence = replace(group.sequence, deadline_unix_ms=int(cell.now_s * 1000))
+    cell.state.deadlines.insert(0, (group.deadline_s, "c"))
     cell.turn()
     assert choice.phase is Phase.FAILED
     cell.answer("c", live=True)
