@@ -80,6 +80,11 @@ class Case:
         return {"host": "supervisor", "worker": "decode_worker"}.get(owner := self.point.partition(".")[0], owner)
 
     @property
+    def longer_tokens(self) -> int:
+        """Where blocks are to run short, answers are long enough for that."""
+        return 40 if self.lane == STARVED else 0
+
+    @property
     def ends_the_stack(self) -> bool:
         return self.service == "supervisor" and self.action == "kill"
 
@@ -103,7 +108,7 @@ def _lane_of(point: str, turn: int) -> str:
     return "disaggregated" if point in HANDED_OVER else ROLES[turn % 2]
 
 
-def requests(rng: random.Random, history: History) -> list[Operation]:
+def requests(rng: random.Random, history: History, *, longer_tokens: int = 0) -> list[Operation]:
     """A few clients: greedy, sampled by a seed, one with a stop string, prompts with and without a common beginning."""
     shared = [rng.randrange(10, 1000) for _ in range(40)]
     operations = []
@@ -112,7 +117,7 @@ def requests(rng: random.Random, history: History) -> list[Operation]:
         params = SamplingParams(
             temperature=0.8 * (number % 2),
             seed=rng.randrange(1 << 30),
-            max_tokens=rng.randint(16, 40),
+            max_tokens=rng.randint(16, 40) + longer_tokens,
             ignore_eos=number != 0,
         )
         prompt = own if number % 2 else shared + own
@@ -128,7 +133,9 @@ async def run_case(lane: Lane, case: Case) -> History:
     lane.new_log_events()
     lane.arm(*_lines(lane, case))
     try:
-        streams = [asyncio.create_task(lane.perform(each)) for each in requests(rng, history)]
+        streams = [
+            asyncio.create_task(lane.perform(each)) for each in requests(rng, history, longer_tokens=case.longer_tokens)
+        ]
         await _provoke(lane, case, streams)
         history.plant(case.name, await _fired(lane, case))
     finally:
