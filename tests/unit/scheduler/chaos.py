@@ -1,7 +1,6 @@
 """A cell whose links are slow and whose moves are drawn: what any order of events must leave true is checked here."""
 
 from collections import deque
-from collections.abc import Callable
 
 from libs.contracts.messages import Alive, Delta, Gone, SamplingParams
 from services.scheduler.choice import Phase
@@ -294,25 +293,3 @@ class Chaos(Cell):
     def _send(self, send: Send) -> None:
         if send.incarnation in self.down:
             self.down[send.incarnation].append(send)
-
-
-MOVES: tuple[Callable[[Chaos, int], None], ...] = (
-    Chaos.request,
-    Chaos.work,
-    Chaos.hear,
-    Chaos.obey,
-    Chaos.again,
-    Chaos.drop,
-    Chaos.stop,
-    Chaos.deliver_one,
-    Chaos.drop_order,
-    Chaos.relink,
-    Chaos.kill,
-    Chaos.freeze,
-    Chaos.thaw,
-    Chaos.lapse,
-    Chaos.bury,
-    Chaos.haunt,
-    Chaos.reply,
-    Chaos.succeed,
-)

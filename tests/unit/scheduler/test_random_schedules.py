@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.swap_cost import COST, SWAP
-from tests.unit.scheduler.chaos import MOVES, Chaos
+from tests.unit.scheduler.chaos import Chaos
+from tests.unit.scheduler.moves import MOVES
 
 # Of `drawn_from`; each failed once. More: `for seed in range(5000): drawn_from(seed)`.
 FAILED_ONCE = (1098, 1129, 1171, 1210, 1307, 1325, 1372, 1649, 1842, 2656)
