@@ -68,6 +68,7 @@ def test_thousands_of_steps_are_decided_again() -> None:
     _replays(STEPS, seed=1)
 
 
+@pytest.mark.whole
 def test_a_hundred_thousand_steps_are_decided_again() -> None:
     """The same for longer than any queue, window or counter of the core is wide."""
     _replays(LONG_STEPS, seed=2)
