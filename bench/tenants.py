@@ -27,7 +27,7 @@ import httpx
 from libs.runtime import api_keys
 from tests.integration.pipeline import MODEL, pipeline
 
-STEP_S, MAX_RUNNING, BLOCKS = 0.02, 16, 1024
+STEP_S, MAX_RUNNING, BLOCKS = 0.03, 16, 1024
 PREFIX_TOKENS, OWN_TOKENS, NEW_TOKENS = 160, 24, 16  # of the quiet tenant
 QUIET_PER_S = 3.0
 SETTLE_S = 2.0  # of the flood, before the quiet tenant's requests count
@@ -200,9 +200,9 @@ async def fake_stack() -> AsyncIterator[Target]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "keys.json"
         (quiet_key, _), (flood_key, _) = api_keys.add(path, "quiet"), api_keys.add(path, "flood")
-        async with pipeline(
-            Path(folder), scheduler={"max_running": MAX_RUNNING}, gateway={"keys_path": path}
-        ) as running:
+        # However slow steps are, a chunk of a prompt is not what makes them so.
+        scheduler: dict[str, object] = {"max_running": MAX_RUNNING, "chunk_target_ms": 1000, "itl_target_ms": 1000}
+        async with pipeline(Path(folder), scheduler=scheduler, gateway={"keys_path": path}) as running:
             running.start_worker(step_s=STEP_S, blocks=BLOCKS)
             await running.ready()
             yield Target(running.base_url, MODEL, quiet_key, flood_key)
