@@ -1,9 +1,11 @@
 """What counts as served, and how the prompt tokens of a step are shared out."""
 
+from services.scheduler.choice import Phase
 from services.scheduler.chunk_size import MIN_TOKENS
 from services.scheduler.fair_queue import LEAD_TOKENS
 from services.scheduler.order import by_turn
 from tests.unit.scheduler.cell import hybrid, params, prompt
+from tests.unit.scheduler.test_swapping import deltas, starved
 
 
 def test_a_tenant_is_charged_for_what_was_computed_for_it() -> None:
@@ -66,3 +68,22 @@ def test_a_small_chunk_is_not_the_oldests_alone() -> None:
         cell.step(worker)
 
     assert 0 < cell.choice("old").cursor - old_at < 100
+
+
+def test_an_earlier_class_goes_before_who_was_swapped_out() -> None:
+    """Who was swapped resumes before anybody of its own class or a later one."""
+    cell = starved()
+    cell.run(lambda: bool(cell.state.counts["swapped_out_blocks"]))
+    swapped = cell.state.swapped.head()
+    assert swapped is not None
+    for name, priority in (("same", 0), ("earlier", -1)):
+        cell.submit(name, prompt(20, 700 + 50 * priority), params(4), priority=priority)
+    cell.run(lambda: cell.choice("same").phase is not Phase.WAITING)
+
+    begun = [name for name in cell.ordered if name in ("same", "earlier")]
+    resumed = [delta.version for delta in deltas(cell) for swap in delta.swap_ins if swap.sequence == swapped.handle]
+    first = {
+        resident.request_id: delta.version for delta in deltas(cell) for resident in delta.added if resident.cursor == 0
+    }
+    assert begun == ["earlier", "same"]
+    assert first["earlier"] <= min(resumed) <= first["same"]
