@@ -1,0 +1,47 @@
+"""Blocks under any order of what may become of them: shared, copied, given back, evicted, taken from a lost worker."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from services.scheduler.eviction import Caching
+from tests.model.memory import MemoryModel
+
+NUMBER = st.integers(0, 1 << 12)
+MOVES = ("arrive", "start", "write", "write", "write", "grant", "end", "evict", "begin")
+RARE = ("preempt", "move", "lose", "haunt", "bury", "give_up")
+
+
+class Blocks(RuleBasedStateMachine):
+    """No block is both free and used, counts are what tables hold, nobody reads or writes another's, nothing leaks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model: MemoryModel | None = None
+
+    @initialize(blocks=st.sampled_from((8, 14, 30, 80)), floor=st.sampled_from((0.0, 0.2, 0.5)))
+    def open(self, blocks: int, floor: float) -> None:
+        self.model = MemoryModel(blocks, Caching(floor_share=floor, ceiling_share=0.5))
+
+    @rule(move=st.sampled_from(MOVES), number=NUMBER)
+    def do(self, move: str, number: int) -> None:
+        getattr(self.model, move)(number)
+
+    @rule(move=st.sampled_from(RARE), number=NUMBER)
+    def disturb(self, move: str, number: int) -> None:
+        getattr(self.model, move)(number)
+
+    @invariant()
+    def holds(self) -> None:
+        if self.model is not None:
+            self.model.check()
+
+    def teardown(self) -> None:
+        if self.model is not None:
+            self.model.finish()
+
+
+NIGHTLY = "nightly"
+
+TestBlocks = Blocks.TestCase
+TestBlocks.settings = settings.get_profile(NIGHTLY if settings.get_current_profile_name() == NIGHTLY else "model")
