@@ -4,6 +4,8 @@ A written token is the whole sequence up to it. So whoever reads a block that wa
 or that somebody else writes as well, finds what it did not expect.
 """
 
+from dataclasses import dataclass
+
 from libs.contracts.messages import SamplingParams, Sequence
 from services.scheduler import keeping, tables
 from services.scheduler.audit import audit_memory
@@ -22,6 +24,16 @@ Written = tuple[str, tuple[int, ...]]
 GARBAGE: Written = ("", ())
 
 
+@dataclass(frozen=True)
+class Ghost:
+    """A worker may write to a block from a slot on, until it begins a version, or is gone."""
+
+    worker: str
+    version: int
+    block: int
+    slot: int
+
+
 class MemoryModel:
     """Each move takes a number that chooses among what is possible; one that is impossible does nothing."""
 
@@ -33,7 +45,8 @@ class MemoryModel:
         self.waiting: list[Choice] = []
         self.parked: dict[int, tuple[Choice, Awaited]] = {}
         self.versions: dict[str, int] = {}
-        self.zombies: dict[str, list[tuple[int, int]]] = {}  # lost worker → (block, from which slot on it may write)
+        self.lost: set[str] = set()
+        self.ghosts: list[Ghost] = []
         self.lives = 0
         for _ in range(2):
             self._begin_life()
@@ -61,6 +74,7 @@ class MemoryModel:
         if not self.running:
             return
         choice = self.running[number % len(self.running)]
+        self._haunt()
         self._copy(choice)
         self._read(choice)
         room = len(choice.table) * BLOCK_TOKENS
@@ -78,7 +92,7 @@ class MemoryModel:
             choice = self.running[number % len(self.running)]
             wanting = self._wanting(choice)
             if self.memory.available_blocks(wanting) and self.memory.make_room(1, wanting):
-                tables.grant(self.memory, choice, 1)
+                self._make_fresh(tables.grant(self.memory, choice, 1))
 
     def end(self, number: int) -> None:
         """It ends, or is cancelled: by a version that its worker may not have begun yet."""
@@ -103,37 +117,31 @@ class MemoryModel:
     def lose(self, number: int) -> None:
         """A worker is given up: it may write on where it could until it is gone."""
         worker = sorted(self.versions)[number % len(self.versions)]
-        if worker in self.zombies:
+        if worker in self.lost:
             return
-        self.zombies[worker] = []
+        self.lost.add(worker)
         for choice in [choice for choice in self.running if choice.worker == worker]:
             self.running.remove(choice)
-            for index in range(choice.cursor // BLOCK_TOKENS, len(choice.table)):
-                slot = max(0, choice.cursor - index * BLOCK_TOKENS)
-                self.zombies[worker].append((choice.table[index], slot))
+            self._become_ghost(choice, keeping.NEVER)
             choice.worker = ""
             self._wake(keeping.part(self.memory, choice, worker, len(choice.table)))
             self.waiting.append(choice)
 
-    def haunt(self, number: int) -> None:
-        """Lost workers write where they may."""
-        for places in self.zombies.values():
-            for block, slot in places:
-                self.content[block][slot:] = [GARBAGE] * (BLOCK_TOKENS - slot)
-
     def bury(self, number: int) -> None:
         """A lost worker is gone, and another life begins."""
-        if self.zombies:
-            worker = sorted(self.zombies)[number % len(self.zombies)]
-            del self.zombies[worker], self.versions[worker]
+        if self.lost:
+            worker = sorted(self.lost)[number % len(self.lost)]
+            self.lost.remove(worker)
+            del self.versions[worker]
             self.memory.pool.forget(worker)
+            self.ghosts = [ghost for ghost in self.ghosts if ghost.worker != worker]
             self._begin_life()
 
     def begin(self, number: int) -> None:
         """A worker takes its next version."""
         worker = sorted(self.versions)[number % len(self.versions)]
-        if worker not in self.zombies:
-            self.memory.pool.begin(worker, self.versions[worker])
+        if worker not in self.lost:
+            self._take(worker)
 
     def give_up(self, number: int) -> None:
         """One that waits lets go of what it kept, or is cancelled."""
@@ -174,7 +182,7 @@ class MemoryModel:
         while self.waiting or self.parked:
             self.give_up(0)
         for worker in self.versions:
-            self.memory.pool.begin(worker, self.versions[worker])
+            self._take(worker)
         self.check()
         pool = self.memory.pool
         assert not pool.freeing and pool.free_blocks + len(pool.cached) == pool.total_blocks
@@ -194,23 +202,26 @@ class MemoryModel:
             hit.pending.park(choice.handle)
             self.parked[choice.handle] = (choice, hit.pending)
             return
-        workers = [worker for worker in self.versions if worker not in self.zombies]
+        workers = [worker for worker in self.versions if worker not in self.lost]
         wanting = self._wanting(choice)
         fresh = self.memory.blocks_for(len(choice.ids) + 1) - len(choice.table) - len(hit.blocks)
         if not workers or fresh + self.memory.idle_blocks(hit) > self.memory.available_blocks(wanting):
             return
         if tables.reserve(self.memory, choice, hit, fresh, wanting):
             self.waiting.remove(choice)
+            self._make_fresh(choice.table[len(choice.table) - fresh :])
             choice.worker, choice.joined_tokens = workers[number % len(workers)], len(choice.ids)
             self.running.append(choice)
 
     def _leave(self, number: int) -> Choice:
         choice = self.running.pop(number % len(self.running))
-        self._copy(choice)
+        if number // 16 % 2:
+            self._copy(choice)  # else it leaves before anything was reported
         self.versions[choice.worker] += 1
         choice.named[choice.worker] = self.versions[choice.worker]
-        if number // 16 % 2:
-            self.memory.pool.begin(choice.worker, self.versions[choice.worker])
+        self._become_ghost(choice, self.versions[choice.worker])
+        if number // 32 % 2:
+            self._take(choice.worker)
         choice.worker = ""
         return choice
 
@@ -223,16 +234,44 @@ class MemoryModel:
             self.waiting.append(self.parked.pop(handle)[0])
 
     def _copy(self, choice: Choice) -> None:
-        """What its first version copies is there before anything is written, and reported with it."""
+        """What its first version copies is there before it writes; it begins where that ends, and tells so."""
+        if not choice.copies:
+            return
         for copy in choice.copies:
             self.content[copy.target][: copy.tokens] = self.content[copy.source][: copy.tokens]
         tables.copied(self.memory, choice)
+        found = choice.cursor
+        while found < choice.reach and self._at(choice, found) != GARBAGE:
+            found += 1
+        self._wake(tables.commit(self.memory, choice, found))
 
     def _read(self, choice: Choice) -> None:
         """All that it takes for committed is there."""
         for position in range(choice.cursor):
-            found = self.content[choice.table[position // BLOCK_TOKENS]][position % BLOCK_TOKENS]
-            assert found == self._expected(choice, position), (choice.request_id, position)
+            assert self._at(choice, position) == self._expected(choice, position), (choice.request_id, position)
+
+    def _at(self, choice: Choice, position: int) -> Written:
+        return self.content[choice.table[position // BLOCK_TOKENS]][position % BLOCK_TOKENS]
+
+    def _make_fresh(self, blocks: list[int]) -> None:
+        """A worker sets the fill counts of what it is granted to 0."""
+        for block in blocks:
+            self.content[block] = [GARBAGE] * BLOCK_TOKENS
+
+    def _become_ghost(self, choice: Choice, version: int) -> None:
+        for index in range(choice.cursor // BLOCK_TOKENS, len(choice.table)):
+            slot = max(0, choice.cursor - index * BLOCK_TOKENS)
+            self.ghosts.append(Ghost(choice.worker, version, choice.table[index], slot))
+
+    def _haunt(self) -> None:
+        """Whoever may write somewhere does."""
+        for ghost in self.ghosts:
+            self.content[ghost.block][ghost.slot :] = [GARBAGE] * (BLOCK_TOKENS - ghost.slot)
+
+    def _take(self, worker: str) -> None:
+        version = self.versions[worker]
+        self.memory.pool.begin(worker, version)
+        self.ghosts = [ghost for ghost in self.ghosts if ghost.worker != worker or ghost.version > version]
 
     def _expected(self, choice: Choice, position: int) -> Written:
         return choice.sequence.tenant, tuple(choice.ids[: position + 1])

@@ -9,7 +9,7 @@ from tests.model.memory import MemoryModel
 
 NUMBER = st.integers(0, 1 << 12)
 MOVES = ("arrive", "start", "write", "write", "write", "grant", "end", "evict", "begin")
-RARE = ("preempt", "move", "lose", "haunt", "bury", "give_up")
+RARE = ("preempt", "move", "lose", "bury", "give_up")
 
 
 class Blocks(RuleBasedStateMachine):
