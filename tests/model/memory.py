@@ -117,7 +117,7 @@ class MemoryModel:
     def lose(self, number: int) -> None:
         """A worker is given up: it may write on where it could until it is gone."""
         worker = sorted(self.versions)[number % len(self.versions)]
-        if worker in self.lost:
+        if self.lost:
             return
         self.lost.add(worker)
         for choice in [choice for choice in self.running if choice.worker == worker]:
