@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 
 from libs.contracts.errors import HeadraceError, MalformedMessage, NumericalError, Unavailable
 from libs.contracts.messages import (
@@ -23,6 +24,7 @@ from libs.contracts.messages import (
 from libs.contracts.tenancy import DEFAULT_TENANT
 from libs.text.detokenize import TokenBytes
 from services.gateway.choice import ERROR, Choice
+from services.gateway.crowd import Standing
 from services.gateway.observe import Observer
 from services.gateway.repair import Repair
 from services.gateway.shapes import Delta, Usage
@@ -96,6 +98,12 @@ class Stream:
         return self.phase in (Phase.SENT, Phase.ACCEPTED)
 
     @property
+    def standing(self) -> Standing:
+        """Its place among those who wait."""
+        due_s = self.ticket.deadline_s if self.ticket.is_timed else inf
+        return Standing(self.ticket.tenant, self.request.priority, due_s)
+
+    @property
     def usage(self) -> Usage:
         prompt_tokens = self.accepted.prompt_tokens if self.accepted else 0
         return Usage(prompt_tokens, sum(choice.tokens for choice in self.choices), self.cached_tokens)
@@ -139,7 +147,7 @@ class Stream:
             choice.repair.answered(now_s, has_gap=choice.log.has_gap)
 
     def on_finished(self, finished: Finished, now_s: float) -> None:
-        if self.over or finished.epoch < self.epoch or finished.choice >= len(self.choices):
+        if self.over or finished.choice >= len(self.choices):
             return
         self._in_cell(finished.cell, now_s)
         self.choices[finished.choice].finish(finished.total, finished.reason)
@@ -167,7 +175,7 @@ class Stream:
         for choice in self.choices:
             if choice.repair and not choice.reason and choice.repair.due(now_s, has_gap=choice.log.has_gap):
                 choice.repair.asked()
-                yield choice, Resend(self.ticket.request_id, choice.index, choice.tokens)
+                yield choice, Resend(self.request_id, choice.index, choice.tokens, epoch=self.epoch)
 
     def take_messages(self) -> list[StopAt | Delivered]:
         """What the scheduler must be told since the last time, in this order."""
@@ -239,13 +247,14 @@ class Stream:
             if choice.repair:
                 choice.repair.heard(now_s)
         if choice.stopped_at is not None and not was_stopped:
-            self._outgoing.append(StopAt(self.ticket.request_id, choice.index, choice.stopped_at))
+            self._outgoing.append(StopAt(self.request_id, choice.index, choice.stopped_at, epoch=self.epoch))
         self._progress()
 
     def _progress(self) -> None:
         """Complete the request when every choice has ended, and let its reader go on."""
         if all(choice.reason for choice in self.choices):
-            self._outgoing.append(Delivered(self.ticket.request_id, tuple(choice.tokens for choice in self.choices)))
+            totals = tuple(choice.tokens for choice in self.choices)
+            self._outgoing.append(Delivered(self.request_id, totals, epoch=self.epoch))
             if any(choice.reason == ERROR for choice in self.choices):
                 self.fail(NumericalError("the model's output was not finite"))
             else:

@@ -87,7 +87,7 @@ def validate(
     return ValidRequest(
         kind=kind,
         model=body.model,
-        prompt=_chat_prompt(body) if isinstance(body, ChatBody) else _completion_prompt(body, limits),
+        prompt=chat_prompt(body.messages) if isinstance(body, ChatBody) else _completion_prompt(body, limits),
         params=_params(body, limits, draw_seed),
         stops=_stops(body.stop),
         stream=stream,
@@ -109,13 +109,14 @@ def _stream_options(body: Body, stream: bool) -> tuple[bool, bool]:
     return include, include and bool(options.continuous_usage_stats)
 
 
-def _chat_prompt(body: ChatBody) -> Prompt:
-    if len(body.messages) > MAX_MESSAGES:
+def chat_prompt(chat: Sequence[schemas.Message]) -> Prompt:
+    """Raises InvalidRequest."""
+    if len(chat) > MAX_MESSAGES:
         raise InvalidRequest(f"at most {MAX_MESSAGES} messages are allowed", param="messages")
-    for index, message in enumerate(body.messages):
+    for index, message in enumerate(chat):
         if not schemas.is_neutral(message.tool_calls, ([],)):
             raise InvalidRequest(f"messages[{index}].tool_calls is not supported", param="messages")
-    messages = plain_messages([_message(message) for message in body.messages])
+    messages = plain_messages([_message(message) for message in chat])
     return Prompt(messages_json=msgspec.json.encode(messages), kind="chat")
 
 
@@ -143,10 +144,11 @@ def _completion_prompt(body: CompletionBody, limits: Limits) -> Prompt:
             " must hold it and at least one more",
             param="prompt",
         )
-    return Prompt(ids=_token_ids("prompt", prompt, limits), kind="ids")
+    return Prompt(ids=token_ids("prompt", prompt, limits), kind="ids")
 
 
-def _token_ids(name: str, ids: Sequence[object], limits: Limits) -> tuple[int, ...]:
+def token_ids(name: str, ids: Sequence[object], limits: Limits) -> tuple[int, ...]:
+    """Raises InvalidRequest for what is not in the vocabulary."""
     checked = []
     for index, token_id in enumerate(ids):
         if not isinstance(token_id, int) or not 0 <= token_id < limits.vocab_size:
@@ -181,7 +183,7 @@ def _params(body: Body, limits: Limits, draw_seed: Callable[[], int]) -> Samplin
         max_tokens=max_tokens,
         min_tokens=min_tokens,
         ignore_eos=bool(body.ignore_eos),
-        stop_token_ids=_token_ids("stop_token_ids", stop_token_ids, limits),
+        stop_token_ids=token_ids("stop_token_ids", stop_token_ids, limits),
     )
 
 

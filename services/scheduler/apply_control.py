@@ -14,7 +14,7 @@ from libs.contracts.messages import (
     StatusQuery,
     StopAt,
 )
-from services.scheduler import apply_link, lifecycle
+from services.scheduler import apply_link, lifecycle, recovery
 from services.scheduler.events import Asked, Reply
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -24,6 +24,9 @@ RESEND_TOKENS_MAX = 16_384  # with log-probabilities below 200 kB, under every b
 
 
 def asked(state: State, event: Asked, now_s: float) -> None:
+    match event.message:
+        case Cancel() | StopAt() | Resend() | Delivered() as message:
+            recovery.heard(state, message.request_id, message.epoch, now_s)
     state.commands.append(Reply(event.ticket, _reply(state, event.message, now_s)))
 
 

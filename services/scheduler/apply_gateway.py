@@ -1,7 +1,9 @@
 """Events about requests and their gateways."""
 
+import heapq
+
 from libs.contracts.messages import Alive
-from services.scheduler import lifecycle, recovery
+from services.scheduler import lifecycle, recovery, shedding
 from services.scheduler.choice import Phase
 from services.scheduler.events import Answered, Arrived, Logged
 from services.scheduler.reasons import Reason
@@ -10,7 +12,11 @@ from services.scheduler.state import State
 
 def arrived(state: State, event: Arrived, now_s: float) -> None:
     choice = lifecycle.arrive(state, event.sequence, event.traceparent, now_s)
-    if choice is not None and choice.is_open and event.is_older:
+    if choice is None:
+        return
+    if choice.sequence.is_timed:
+        heapq.heappush(state.deadlines, (shedding.latest_start_s(state, choice), choice.request_id))
+    if choice.is_open and event.is_older:
         state.queue.remove(choice)
         recovery.inquire(state, choice, now_s)
 

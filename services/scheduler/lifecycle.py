@@ -89,7 +89,7 @@ def end(state: State, choice: Choice, reason: str, now_s: float) -> None:
     choice.phase, choice.end = Phase.ENDED, reason
     choice.explain(Reason.STOPPED, now_s)
     finished = Finished(choice.request_id, choice.epoch, 0, choice.generated, reason, state.term, state.policy.cell)
-    state.commands.append(Tell(choice.gateway, finished))
+    state.commands.append(Tell(choice.gateway, finished, choice.traceparent))
 
 
 def stop_at(state: State, choice: Choice, position: int, now_s: float) -> None:
@@ -120,7 +120,7 @@ def fail(state: State, choice: Choice, error: HeadraceError, now_s: float, *, re
     choice.explain(reason, now_s)
     state.counts[f"failed_{error.code}"] += 1
     failed = Failed(choice.request_id, choice.epoch, WireError.of(error), state.term, state.policy.cell)
-    state.commands.append(Tell(choice.gateway, failed))
+    state.commands.append(Tell(choice.gateway, failed, choice.traceparent))
     if was_open:
         _withdraw(state, choice)
 

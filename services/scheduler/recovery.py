@@ -59,7 +59,15 @@ def logged(state: State, log: RequestLog, now_s: float) -> None:
     elif choice.phase is Phase.ASKING:
         _answered(state, choice, log, now_s)
     elif choice.is_open and log.epoch >= choice.epoch:
-        _raise_above(state, choice, log, now_s)
+        _raise_above(state, choice, log.epoch, now_s)
+
+
+def heard(state: State, request_id: str, epoch: int, now_s: float) -> None:
+    """The gateway names the attempt that it listens to: one begun without its answer may be below that."""
+    choice = state.requests.get(request_id)
+    if choice is not None and choice.is_blind and choice.is_open and epoch >= choice.epoch:
+        state.counts["raised_unanswered"] += 1
+        _raise_above(state, choice, epoch, now_s)
 
 
 def resume(state: State, choice: Choice, now_s: float) -> None:
@@ -137,12 +145,12 @@ def _ask(state: State, choice: Choice, message: EpochRaised | LogQuery, now_s: f
     choice.phase = Phase.ASKING
     choice.explain(Reason.WORKER_LOST, now_s)
     state.asking[choice.handle] = choice
-    state.commands.append(Ask(choice.gateway, choice.request_id, message))
+    state.commands.append(Ask(choice.gateway, choice.request_id, message, choice.traceparent))
 
 
-def _raise_above(state: State, choice: Choice, log: RequestLog, now_s: float) -> None:
-    """A late answer: the attempt that was begun without it is one that the gateway does not listen to."""
-    choice.epoch, choice.is_older = log.epoch + 1, False
+def _raise_above(state: State, choice: Choice, epoch: int, now_s: float) -> None:
+    """The attempt that was begun without its gateway's answer is one that the gateway does not listen to."""
+    choice.epoch, choice.is_older = epoch + 1, False
     if choice.worker and not choice.leaving:
         residence.move(state, choice, Reason.NOT_LISTENED_TO, now_s)
 

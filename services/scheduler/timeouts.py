@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from libs.contracts import flow
 from libs.contracts.errors import DeadlineExceeded
-from services.scheduler import lifecycle, liveness, opening, recovery, roll_call
+from services.scheduler import lifecycle, liveness, opening, recovery, roll_call, shedding
 from services.scheduler.choice import Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -45,7 +45,7 @@ def _expiries(state: State) -> Iterator[float]:
     if (open_s := opening.due_s(state)) is not None:
         yield open_s
     for roll in state.rolls.values():
-        if (due_s := roll_call.due_s(roll)) is not None:
+        if (due_s := roll_call.due_s(state, roll)) is not None:
             yield due_s
 
 
@@ -63,6 +63,10 @@ def _end_late_requests(state: State, now_s: float) -> None:
         if state.cancelled.get(request_id, now_s + 1) <= now_s:
             del state.cancelled[request_id]
         choice = state.requests.get(request_id)
-        if choice is not None and choice.deadline_s <= now_s and choice.phase is not Phase.FAILED:
+        if choice is None or choice.phase is Phase.FAILED:
+            continue
+        if choice.deadline_s <= now_s:
             error = DeadlineExceeded("the request's deadline has passed")
             lifecycle.fail(state, choice, error, now_s, reason=Reason.DEADLINE)
+        else:
+            shedding.shed(state, choice, now_s)

@@ -19,8 +19,9 @@ from libs.runtime.bus import Bus
 from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from libs.runtime.ring import OFF, Ring
-from libs.runtime.tracing import Attribute, start_span
+from libs.runtime.tracing import Attribute, is_exported, leaf, monotonic_ns, start_span
 from libs.runtime.work_queue import Work
+from libs.timeline.phases import tokenizer_phases
 from services.tokenizer import intake
 from services.tokenizer.intake import Unconfirmed
 from services.tokenizer.prepare import Prepared, Preparing
@@ -91,7 +92,7 @@ class Tokenizing:
             return
         except Exception as error:  # a prompt that finds a bug must not be tried for ever
             log.error("failed", exc_info=error, request_id=request.request_id)
-            await self._reject(request, HeadraceError("the prompt could not be encoded"))
+            await self._reject(request, HeadraceError("the prompt could not be encoded"), work.traceparent)
         failpoint("tokenizer.ack.before")
         await work.ack()
         failpoint("tokenizer.ack.after")
@@ -109,34 +110,44 @@ class Tokenizing:
                 record.prompt_tokens, record.known_tokens = len(prepared.sequence.ids), prepared.known_tokens
                 record.cell = prepared.cell
                 self._ring.put(record)
+                _export(record, work, span.traceparent)
         except Unconfirmed:
             raise
         except HeadraceError as error:
             record.error = error.code
             self._ring.put(record)
-            await self._reject(request, error)
+            await self._reject(request, error, span.traceparent)
         else:
-            await self._accept(request, prepared)
+            await self._accept(request, prepared, span.traceparent)
 
-    async def _accept(self, request: Request, prepared: Prepared) -> None:
+    async def _accept(self, request: Request, prepared: Prepared, traceparent: str) -> None:
         """A gateway that no longer holds the request, or is gone, means that nobody waits: take it back."""
         ids = prepared.sequence.ids
         echoed = ids if request.echo_ids else ()
         accepted = Accepted(request.request_id, request.epoch, prepared.cell, len(ids), echoed)
-        if await intake.tell_gateway(self._bus, request, accepted):
+        if await intake.tell_gateway(self._bus, request, accepted, traceparent):
             self.counts["accepted"] += 1
             failpoint("tokenizer.accepted.after")
             return
         self.counts["cancelled"] += 1
         log.info("cancelled", request_id=request.request_id)
-        await intake.cancel(self._bus, request, prepared.cell, prepared.term)
+        await intake.cancel(self._bus, request, prepared.cell, prepared.term, traceparent)
 
-    async def _reject(self, request: Request, error: HeadraceError) -> None:
+    async def _reject(self, request: Request, error: HeadraceError, traceparent: str) -> None:
         self.counts["rejected"] += 1
         log.info("rejected", request_id=request.request_id, code=error.code)
         with suppress(Unconfirmed):  # its deadline ends it
             rejected = Rejected(request.request_id, request.epoch, WireError.of(error))
-            await intake.tell_gateway(self._bus, request, rejected)
+            await intake.tell_gateway(self._bus, request, rejected, traceparent)
+
+
+def _export(record: Tokenized, work: Work, traceparent: str) -> None:
+    """The phases as spans below the request's own here."""
+    if not is_exported(traceparent):
+        return
+    leaf(names.WAIT_TOKENIZER, work.traceparent, monotonic_ns(work.stored_at), record.pulled_ns)
+    for phase in tokenizer_phases(record):
+        leaf(phase.name, traceparent, phase.start_ns, phase.end_ns)
 
 
 def _attributes(prepared: Prepared) -> dict[str, Attribute]:
