@@ -130,6 +130,23 @@ float log_probability(const SegmentResult* segments, int64_t count, float logit)
   return lanes[0];
 }
 
+// The likeliest ids, sorted; `scores` are the raw logits but for what is banned.
+void list_top(const RowScores& scores, const SegmentResult* segments, int64_t count, float top, const HrRow& row) {
+  thread_local std::vector<uint64_t> kept, spare;
+  HrRow filter{};
+  filter.top_k = row.top_count;
+  filter.top_p = 1.0;
+  keep_candidates(scores, top, filter, kept, spare);
+  std::sort(kept.begin(), kept.end());
+  for (int32_t i = 0; i < row.top_count; ++i) {
+    if (static_cast<size_t>(i) >= kept.size() || Candidate::score(kept[i]) == -INFINITY) {
+      row.top[i] = {-1, -INFINITY};
+    } else {
+      row.top[i] = {Candidate::id(kept[i]), log_probability(segments, count, Candidate::score(kept[i]))};
+    }
+  }
+}
+
 void finish_row(const float* logits, const RowScores& scores, const Noise& noise, const SegmentResult* segments,
                 int64_t count, HrRow& row) {
   const SegmentResult* best = segments;
@@ -141,6 +158,7 @@ void finish_row(const float* logits, const RowScores& scores, const Noise& noise
   const bool has_filters = !is_greedy(row) && is_filtered(row);
   row.token = has_filters ? draw_filtered(scores, noise, best->best, row) : best->id;
   if (row.wants_logprob) row.logprob = log_probability(segments, count, logits[row.token]);
+  if (row.top_count) list_top(scores, segments, count, best->best, row);
 }
 
 }  // namespace
@@ -152,7 +170,7 @@ void sample_tile(const SampleArgs& args, int64_t tile) {
   const int64_t index = tile / segments, segment = tile % segments;
   HrRow& row = *args.rows[index];
   SampleState& state = args.states[index];
-  const float* logits = args.logits + index * args.vocab;
+  const float* logits = args.logits + int64_t{args.heads[index]} * args.vocab;
   const RowScores scores(logits, args.vocab, row);
   const Noise noise{row.key, row.position};
   const int64_t end = std::min<int64_t>((segment + 1) * width, args.vocab);

@@ -54,6 +54,12 @@ struct HrPool {
   int32_t blocks, block_tokens;
 };
 
+// An id that may follow, and its log-probability by the raw logits.
+struct HrTop {
+  int32_t id;
+  float logprob;
+};
+
 // One sequence in one step: tokens `start` … `start + tokens − 1` of M, whose KV goes to positions base ….
 struct HrRow {
   int32_t start, tokens, base;
@@ -71,6 +77,11 @@ struct HrRow {
   int32_t token;    // −1: none
   int32_t is_nan;   // hidden states or logits not finite: nothing published, nothing drawn
   float logprob;    // of the drawn token, raw logits
+  // Further draws from the same logits, of which only the sampling fields are read: none where the row draws nothing.
+  int32_t fork_count;
+  HrRow* forks;
+  HrTop* top;         // [top_count] results: the likeliest ids that are not banned, best first; equal ones by id
+  int32_t top_count;  // needs wants_logprob
 };
 
 struct HrContext;  // a thread team and scratch memory; one per thread that steps

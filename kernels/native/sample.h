@@ -22,9 +22,10 @@ struct SampleState {
 };
 
 struct SampleArgs {
-  const float* logits;   // [count, vocab]
+  const float* logits;   // [heads, vocab]
   int32_t vocab, count;
   HrRow* const* rows;    // [count]; token, logprob and is_nan are set. A row with draws 0 or is_nan draws nothing
+  const int32_t* heads;  // [count]: the row of logits that each draws from
   SampleState* states;   // [count]
 };
 

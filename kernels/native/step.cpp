@@ -81,24 +81,37 @@ class Step {
   }
 
   void make_room_for_drawing() {
-    size_t most = 0;
+    size_t most = 0, draws = 0;
     for (int32_t r = 0; r < in_.row_count; ++r) {
       HrRow& row = in_.rows[r];
-      row.token = -1;
-      row.is_nan = 0;
-      row.logprob = 0.0f;
+      clear(row);
+      for (int32_t i = 0; i < row.fork_count; ++i) clear(row.forks[i]);
       most += in_.logits || row.draws;
+      draws += (in_.logits || row.draws) + size_t(row.fork_count);
     }
     c_.drawing.clear();
-    c_.drawing.reserve(most);
+    c_.drawing.reserve(draws);
+    c_.heads.clear();
+    c_.heads.reserve(draws);
     c_.last_tokens.clear();
     c_.last_tokens.reserve(most);
-    if (most > c_.state_count) {
-      c_.states = std::make_unique<SampleState[]>(most);
-      c_.state_count = most;
+    if (draws > c_.state_count) {
+      c_.states = std::make_unique<SampleState[]>(draws);
+      c_.state_count = draws;
     }
     head_input_ = c_.head_input.at_least<char>(most * token_bytes(*model_.head));
     logits_ = in_.logits ? in_.logits : c_.logits.at_least<float>(most * model_.vocab);
+  }
+
+  static void clear(HrRow& row) {
+    row.token = -1;
+    row.is_nan = 0;
+    row.logprob = 0.0f;
+  }
+
+  void draw_from_last_head(HrRow& row) {
+    c_.drawing.push_back(&row);
+    c_.heads.push_back(static_cast<int32_t>(c_.last_tokens.size()) - 1);
   }
 
   // The widest token that a product of a layer reads.
@@ -239,8 +252,9 @@ class Step {
       for (int32_t r = 0; r < in_.row_count; ++r) {
         HrRow& row = in_.rows[r];
         if (!in_.logits && (!row.draws || row.is_nan)) continue;
-        c_.drawing.push_back(&row);
         c_.last_tokens.push_back(row.start + row.tokens - 1);
+        draw_from_last_head(row);
+        for (int32_t i = 0; i < row.fork_count; ++i) draw_from_last_head(row.forks[i]);
       }
     });
     c_.team.add_counted([this] { return rms_norm_tiles(final_norm()); },
@@ -250,13 +264,14 @@ class Step {
     c_.team.add_counted([this] { return sample_tiles(sample()); }, [this](int64_t tile, int) { sample_tile(sample(), tile); });
   }
 
+  int32_t heads() const { return static_cast<int32_t>(c_.last_tokens.size()); }
   int32_t drawing() const { return static_cast<int32_t>(c_.drawing.size()); }
   RmsNormArgs final_norm() const {
-    return {hidden_, c_.last_tokens.data(), model_.final_norm, head_input_, drawing(), model_.hidden, model_.rms_eps,
+    return {hidden_, c_.last_tokens.data(), model_.final_norm, head_input_, heads(), model_.hidden, model_.rms_eps,
             input_dtype_, int8_reader(*model_.head)};
   }
-  LinearArgs head() const { return {model_.head, head_input_, drawing(), nullptr, logits_}; }
-  SampleArgs sample() const { return {logits_, model_.vocab, drawing(), c_.drawing.data(), c_.states.get()}; }
+  LinearArgs head() const { return {model_.head, head_input_, heads(), nullptr, logits_}; }
+  SampleArgs sample() const { return {logits_, model_.vocab, drawing(), c_.drawing.data(), c_.heads.data(), c_.states.get()}; }
 
   // Readers in other processes trust what lies below a fill count.
   void publish(const HrRow& row) const {

@@ -23,8 +23,9 @@ struct HrContext {
   std::vector<Prepared> prepared;
   hr::AttentionPlan plan;
   hr::Buffer positions, blocks, hidden, normed, qkv, q, attended, gate_up, gated, head_input, logits;
-  std::vector<int32_t> last_tokens;
-  std::vector<HrRow*> drawing;
+  std::vector<int32_t> last_tokens;  // of the rows whose logits are computed
+  std::vector<HrRow*> drawing;       // those rows and their forks
+  std::vector<int32_t> heads;        // of each of these, whose logits it draws from
   std::unique_ptr<hr::SampleState[]> states;
   size_t state_count = 0;
 };

@@ -50,6 +50,20 @@ int32_t check_banned(const HrRow& row, int32_t vocab) {
   return STEP_OK;
 }
 
+int32_t check_draws(const HrRow& row, int32_t vocab) {
+  if (row.top_count < 0 || (row.top_count > 0 && !(row.top && row.wants_logprob))) return ERROR_BAD_ROWS;
+  return check_banned(row, vocab);
+}
+
+int32_t check_forks(const HrRow& row, int32_t vocab) {
+  if (row.fork_count < 0 || (row.fork_count > 0 && !(row.forks && row.draws))) return ERROR_BAD_ROWS;
+  for (int32_t i = 0; i < row.fork_count; ++i) {
+    if (row.forks[i].fork_count || !row.forks[i].draws) return ERROR_BAD_ROWS;
+    if (int32_t error = check_draws(row.forks[i], vocab)) return error;
+  }
+  return check_draws(row, vocab);
+}
+
 }  // namespace
 
 int32_t check_linear(const HrLinear& weight, int32_t n, int32_t k, int32_t dtype) {
@@ -89,7 +103,7 @@ int32_t check_rows(const StepInput& input) {
     start += row.tokens;
     if (int64_t{row.base} + row.tokens > input.model->positions) return ERROR_TOO_LONG;
     if (int32_t error = check_table(row, *input.pool)) return error;
-    if (int32_t error = check_banned(row, input.model->vocab)) return error;
+    if (int32_t error = check_forks(row, input.model->vocab)) return error;
   }
   if (start != input.tokens) return ERROR_BAD_ROWS;
   for (int32_t i = 0; i < input.tokens; ++i) {

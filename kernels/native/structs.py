@@ -42,6 +42,10 @@ class HrPool(ctypes.Structure):
     )
 
 
+class HrTop(ctypes.Structure):
+    _fields_ = (("id", ctypes.c_int32), ("logprob", ctypes.c_float))
+
+
 class HrRow(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("start", "tokens", "base", "draws")),
@@ -53,10 +57,13 @@ class HrRow(ctypes.Structure):
         ("banned", ctypes.c_void_p),
         *((name, ctypes.c_int32) for name in ("banned_count", "wants_logprob", "token", "is_nan")),
         ("logprob", ctypes.c_float),
+        ("fork_count", ctypes.c_int32),
+        *((name, ctypes.c_void_p) for name in ("forks", "top")),
+        ("top_count", ctypes.c_int32),
     )
 
 
-STRUCTS: Final = (HrLinear, HrLayer, HrModel, HrPool, HrRow)
+STRUCTS: Final = (HrLinear, HrLayer, HrModel, HrPool, HrTop, HrRow)
 
 
 def layout() -> Iterator[int]:

@@ -98,8 +98,9 @@ void hr_test_philox(uint64_t key, uint32_t position, int64_t n, int32_t at_once,
 void hr_test_sample(const float* logits, int32_t vocab, HrRow* rows, int32_t count, int32_t threads, uint32_t seed) {
   std::vector<hr::SampleState> states(count);
   std::vector<HrRow*> pointers(count);
-  for (int32_t i = 0; i < count; ++i) pointers[i] = rows + i;
-  const hr::SampleArgs args{logits, vocab, count, pointers.data(), states.data()};
+  std::vector<int32_t> heads(count);
+  for (int32_t i = 0; i < count; ++i) pointers[i] = rows + i, heads[i] = i;
+  const hr::SampleArgs args{logits, vocab, count, pointers.data(), heads.data(), states.data()};
   run_tiles(hr::sample_tiles(args), threads, seed, [&](int64_t tile) { hr::sample_tile(args, tile); });
 }
 

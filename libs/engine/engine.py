@@ -4,6 +4,7 @@ Knows nothing of requests, orders or blocks' owners: rows come with their block 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
@@ -95,7 +96,10 @@ class Engine:
         x_MK = self.model.forward(batch, pool.kv_NLCHTD)
         finite_R = _finite_rows(x_MK, batch.starts_R)
         drawing = [index for index, row in enumerate(rows) if row.sample is not None and finite_R[index]]
-        results: list[Sampled | None] = [None if finite else NOT_FINITE for finite in finite_R]
+        results: list[Sampled | None] = [
+            None if finite else replace(NOT_FINITE, forks=(NOT_FINITE,) * len(row.forks))
+            for row, finite in zip(rows, finite_R, strict=True)
+        ]
         if not drawing:
             _publish(rows, finite_R, pool)
             return results
@@ -112,12 +116,20 @@ def _draw_finite(
     logits_RV: torch.Tensor, finite_R: npt.NDArray[np.bool_], rows: Sequence[StepRow], drawing: Sequence[int]
 ) -> list[Sampled]:
     """Draw from the finite rows among those that draw; the others answer NOT_FINITE."""
-    specs = [spec for index in drawing if (spec := rows[index].sample) is not None]
-    if finite_R.all():
-        return draw(logits_RV, specs)
-    kept = np.flatnonzero(finite_R)
-    drawn = iter(draw(logits_RV[torch.from_numpy(kept)], [specs[i] for i in kept]) if kept.size else ())
-    return [next(drawn) if finite else NOT_FINITE for finite in finite_R]
+    kept = [(at, rows[index]) for at, index in enumerate(drawing) if finite_R[at]]
+    specs = [spec for _, row in kept for spec in _specs(row)]
+    heads = torch.tensor([at for at, row in kept for _ in _specs(row)], dtype=torch.int64)
+    drawn = iter(draw(logits_RV[heads], specs) if specs else ())
+    results = []
+    for index, is_finite in zip(drawing, finite_R, strict=True):
+        row = rows[index]
+        first, *forks = [next(drawn) if is_finite else NOT_FINITE for _ in _specs(row)]
+        results.append(replace(first, forks=tuple(forks)) if forks else first)
+    return results
+
+
+def _specs(row: StepRow) -> tuple[SampleSpec, ...]:
+    return () if row.sample is None else (row.sample, *row.forks)
 
 
 def _publish(rows: Sequence[StepRow], finite_R: npt.NDArray[np.bool_], pool: KvPool) -> None:

@@ -3,39 +3,49 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from libs.contracts.messages import SamplingParams
+from libs.contracts.messages import Candidate, SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
 class SampleSpec:
     """How the token at `position` of one choice is drawn.
 
-    `banned_ids` cannot be drawn: the ends of sequence and the stop ids while position < min_tokens.
+    `banned_ids` cannot be drawn: the ends of sequence and the stop ids while position < min_tokens. With `candidates`
+    the likeliest so many ids are wanted beside it.
     """
 
     params: SamplingParams
     position: int
     choice: int
     banned_ids: tuple[int, ...]
+    candidates: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
     """One sequence in one step: its next n ≥ 1 tokens, whose KV goes to positions base … base + n − 1.
 
-    `block_table` covers at least base + n tokens. With `sample` a token is drawn from the logits of the last token.
+    `block_table` covers at least base + n tokens. With `sample` a token is drawn from the logits of the last token, and
+    one more from the same logits for each of `forks`.
     """
 
     token_ids: Sequence[int]
     base: int
     block_table: Sequence[int]
     sample: SampleSpec | None
+    forks: tuple[SampleSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A drawn token; `logprob` only if asked for. A row that is not finite draws nothing: `is_nan`, token −1."""
+    """A drawn token; `logprob` and `candidates` only if asked for. A row that is not finite draws nothing: `is_nan`,
+    token −1, and so do its forks.
+
+    `candidates` come with the likeliest first, equal ones by id; there are fewer where the vocabulary has no more.
+    """
 
     token_id: int
     logprob: float | None
     is_nan: bool
+    candidates: tuple[Candidate, ...] = ()
+    forks: tuple["Sampled", ...] = ()

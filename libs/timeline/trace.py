@@ -40,10 +40,14 @@ class Step(NamedTuple):
         return sum(self.tokens)
 
     def tokens_of(self, request_id: str) -> int:
-        return self.tokens[self.request_ids.index(request_id)]
+        """Of the largest of its rows: each of its choices has one."""
+        return max(self.tokens[row] for row in self._rows(request_id))
 
     def samples(self, request_id: str) -> bool:
-        return bool(self.sampled[self.request_ids.index(request_id)])
+        return any(self.sampled[row] for row in self._rows(request_id))
+
+    def _rows(self, request_id: str) -> list[int]:
+        return [row for row, name in enumerate(self.request_ids) if name == request_id]
 
 
 class Stay(NamedTuple):
@@ -158,7 +162,7 @@ class Store:
         for number, (start_ns, end_ns) in enumerate(zip(times, times, strict=False), run.first):
             step = Step(start_ns, end_ns, worker, number, run.request_ids, run.tokens, run.sampled)
             self.steps.setdefault(worker, []).append(step)
-            for request_id in run.request_ids:
+            for request_id in dict.fromkeys(run.request_ids):
                 self._of(request_id).steps.append(step)
 
     def _of(self, request_id: str) -> Trace:

@@ -87,21 +87,29 @@ class Rejected(_message.Message):
     error: _common_pb2.WireError
     def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., error: _Optional[_Union[_common_pb2.WireError, _Mapping]] = ...) -> None: ...
 
-class EpochRaised(_message.Message):
-    __slots__ = ("request_id", "epoch", "term", "cell", "deaths", "died_at")
-    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+class ChoiceEpoch(_message.Message):
+    __slots__ = ("choice", "epoch", "deaths", "died_at")
+    CHOICE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
-    TERM_FIELD_NUMBER: _ClassVar[int]
-    CELL_FIELD_NUMBER: _ClassVar[int]
     DEATHS_FIELD_NUMBER: _ClassVar[int]
     DIED_AT_FIELD_NUMBER: _ClassVar[int]
-    request_id: str
+    choice: int
     epoch: int
-    term: int
-    cell: str
     deaths: int
     died_at: int
-    def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., term: _Optional[int] = ..., cell: _Optional[str] = ..., deaths: _Optional[int] = ..., died_at: _Optional[int] = ...) -> None: ...
+    def __init__(self, choice: _Optional[int] = ..., epoch: _Optional[int] = ..., deaths: _Optional[int] = ..., died_at: _Optional[int] = ...) -> None: ...
+
+class EpochRaised(_message.Message):
+    __slots__ = ("request_id", "term", "cell", "choices")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    CHOICES_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    term: int
+    cell: str
+    choices: _containers.RepeatedCompositeFieldContainer[ChoiceEpoch]
+    def __init__(self, request_id: _Optional[str] = ..., term: _Optional[int] = ..., cell: _Optional[str] = ..., choices: _Optional[_Iterable[_Union[ChoiceEpoch, _Mapping]]] = ...) -> None: ...
 
 class LogQuery(_message.Message):
     __slots__ = ("request_ids", "term", "cell")
@@ -152,30 +160,30 @@ class Known(_message.Message):
     def __init__(self, live: _Optional[bool] = ...) -> None: ...
 
 class ChoiceLog(_message.Message):
-    __slots__ = ("choice", "ids", "end")
+    __slots__ = ("choice", "ids", "end", "epoch", "deaths", "died_at")
     CHOICE_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DEATHS_FIELD_NUMBER: _ClassVar[int]
+    DIED_AT_FIELD_NUMBER: _ClassVar[int]
     choice: int
     ids: _containers.RepeatedScalarFieldContainer[int]
     end: str
-    def __init__(self, choice: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., end: _Optional[str] = ...) -> None: ...
-
-class RequestLog(_message.Message):
-    __slots__ = ("request_id", "live", "epoch", "choices", "deaths", "died_at")
-    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
-    LIVE_FIELD_NUMBER: _ClassVar[int]
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    CHOICES_FIELD_NUMBER: _ClassVar[int]
-    DEATHS_FIELD_NUMBER: _ClassVar[int]
-    DIED_AT_FIELD_NUMBER: _ClassVar[int]
-    request_id: str
-    live: bool
     epoch: int
-    choices: _containers.RepeatedCompositeFieldContainer[ChoiceLog]
     deaths: int
     died_at: int
-    def __init__(self, request_id: _Optional[str] = ..., live: _Optional[bool] = ..., epoch: _Optional[int] = ..., choices: _Optional[_Iterable[_Union[ChoiceLog, _Mapping]]] = ..., deaths: _Optional[int] = ..., died_at: _Optional[int] = ...) -> None: ...
+    def __init__(self, choice: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., end: _Optional[str] = ..., epoch: _Optional[int] = ..., deaths: _Optional[int] = ..., died_at: _Optional[int] = ...) -> None: ...
+
+class RequestLog(_message.Message):
+    __slots__ = ("request_id", "live", "choices")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    LIVE_FIELD_NUMBER: _ClassVar[int]
+    CHOICES_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    live: bool
+    choices: _containers.RepeatedCompositeFieldContainer[ChoiceLog]
+    def __init__(self, request_id: _Optional[str] = ..., live: _Optional[bool] = ..., choices: _Optional[_Iterable[_Union[ChoiceLog, _Mapping]]] = ...) -> None: ...
 
 class Logs(_message.Message):
     __slots__ = ("requests",)

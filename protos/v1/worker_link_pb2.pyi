@@ -83,8 +83,16 @@ class Began(_message.Message):
     version: int
     def __init__(self, incarnation: _Optional[str] = ..., term: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
+class Candidate(_message.Message):
+    __slots__ = ("token_id", "logprob")
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    LOGPROB_FIELD_NUMBER: _ClassVar[int]
+    token_id: int
+    logprob: float
+    def __init__(self, token_id: _Optional[int] = ..., logprob: _Optional[float] = ...) -> None: ...
+
 class RowResult(_message.Message):
-    __slots__ = ("sequence", "epoch", "cursor", "position", "ids", "logprobs", "end", "at_until")
+    __slots__ = ("sequence", "epoch", "cursor", "position", "ids", "logprobs", "end", "at_until", "candidates")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +101,7 @@ class RowResult(_message.Message):
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     AT_UNTIL_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     epoch: int
     cursor: int
@@ -101,7 +110,8 @@ class RowResult(_message.Message):
     logprobs: _containers.RepeatedScalarFieldContainer[float]
     end: str
     at_until: bool
-    def __init__(self, sequence: _Optional[int] = ..., epoch: _Optional[int] = ..., cursor: _Optional[int] = ..., position: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., end: _Optional[str] = ..., at_until: _Optional[bool] = ...) -> None: ...
+    candidates: _containers.RepeatedCompositeFieldContainer[Candidate]
+    def __init__(self, sequence: _Optional[int] = ..., epoch: _Optional[int] = ..., cursor: _Optional[int] = ..., position: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., end: _Optional[str] = ..., at_until: _Optional[bool] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ...) -> None: ...
 
 class RowWait(_message.Message):
     __slots__ = ("sequence", "epoch", "reason", "waited_ns")
@@ -197,8 +207,18 @@ class Leaving(_message.Message):
     term: int
     def __init__(self, incarnation: _Optional[str] = ..., term: _Optional[int] = ...) -> None: ...
 
+class Fork(_message.Message):
+    __slots__ = ("sequence", "choice", "epoch")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    CHOICE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    choice: int
+    epoch: int
+    def __init__(self, sequence: _Optional[int] = ..., choice: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
 class Resident(_message.Message):
-    __slots__ = ("sequence", "request_id", "choice", "epoch", "gateway", "ids", "prompt_tokens", "cursor", "block_table", "until", "params", "cached_tokens", "traceparent", "reach")
+    __slots__ = ("sequence", "request_id", "choice", "epoch", "gateway", "ids", "prompt_tokens", "cursor", "block_table", "until", "params", "cached_tokens", "traceparent", "reach", "forks", "candidates")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CHOICE_FIELD_NUMBER: _ClassVar[int]
@@ -213,6 +233,8 @@ class Resident(_message.Message):
     CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     REACH_FIELD_NUMBER: _ClassVar[int]
+    FORKS_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     request_id: str
     choice: int
@@ -227,7 +249,9 @@ class Resident(_message.Message):
     cached_tokens: int
     traceparent: str
     reach: int
-    def __init__(self, sequence: _Optional[int] = ..., request_id: _Optional[str] = ..., choice: _Optional[int] = ..., epoch: _Optional[int] = ..., gateway: _Optional[str] = ..., ids: _Optional[_Iterable[int]] = ..., prompt_tokens: _Optional[int] = ..., cursor: _Optional[int] = ..., block_table: _Optional[_Iterable[int]] = ..., until: _Optional[int] = ..., params: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., cached_tokens: _Optional[int] = ..., traceparent: _Optional[str] = ..., reach: _Optional[int] = ...) -> None: ...
+    forks: _containers.RepeatedCompositeFieldContainer[Fork]
+    candidates: int
+    def __init__(self, sequence: _Optional[int] = ..., request_id: _Optional[str] = ..., choice: _Optional[int] = ..., epoch: _Optional[int] = ..., gateway: _Optional[str] = ..., ids: _Optional[_Iterable[int]] = ..., prompt_tokens: _Optional[int] = ..., cursor: _Optional[int] = ..., block_table: _Optional[_Iterable[int]] = ..., until: _Optional[int] = ..., params: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., cached_tokens: _Optional[int] = ..., traceparent: _Optional[str] = ..., reach: _Optional[int] = ..., forks: _Optional[_Iterable[_Union[Fork, _Mapping]]] = ..., candidates: _Optional[int] = ...) -> None: ...
 
 class BlockGrant(_message.Message):
     __slots__ = ("sequence", "block_ids")

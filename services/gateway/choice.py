@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from libs.contracts.messages import ChoiceLog
+from libs.contracts.messages import ChoiceEpoch, ChoiceLog
 from libs.text.detokenize import Detokenizer, TokenBytes
 from libs.text.stops import StopMatcher
 from services.gateway.repair import Repair
@@ -11,6 +11,7 @@ from services.gateway.token_log import TokenLog
 
 STOP = "stop"
 ERROR = "error"
+FIRST_EPOCH = 1
 
 
 class Choice:
@@ -24,6 +25,9 @@ class Choice:
         self.reason = ""
         self.stopped_at: int | None = None  # position of the token that completed a stop string
         self.repair: Repair | None = None  # from the moment that somebody can be asked
+        self.epoch = FIRST_EPOCH  # of the attempt that is listened to
+        self.deaths, self.died_at = 0, 0  # of workers that were computing it, as the scheduler told; kept for the next
+        self.last_token_s: float | None = None
         self._detokenizer = Detokenizer(tokenizer)
         self._matcher = StopMatcher(stops, min_tokens)
         self._text: list[str] = []
@@ -54,6 +58,11 @@ class Choice:
             self.repair.hurry()
         self._close()
 
+    def raise_epoch(self, raised: ChoiceEpoch) -> None:
+        """From now on only this attempt, or a later one, is listened to."""
+        self.epoch = max(self.epoch, raised.epoch)
+        self.deaths, self.died_at = raised.deaths, raised.died_at
+
     def take(self) -> Delta | None:
         """What has become certain since the last time, or None when there is nothing to tell a client."""
         if self._told_reason or not (self._text or self.reason):
@@ -65,7 +74,7 @@ class Choice:
         return Delta(self.index, text, self.log.ids[first:], self.reason or None)
 
     def to_log(self) -> ChoiceLog:
-        return ChoiceLog(self.index, tuple(self.log.ids), self.log.end)
+        return ChoiceLog(self.index, tuple(self.log.ids), self.log.end, self.epoch, self.deaths, self.died_at)
 
     def _read_from(self, position: int) -> None:
         """Turn the ids from `position` on into text, up to a stop string."""

@@ -132,7 +132,7 @@ class Hub:
             if stream is None:
                 self._disown(frame.cell, row)
                 continue
-            if row.epoch < stream.epoch:
+            if stream.is_stale(row):
                 self._metrics.stale_rows.inc()
                 continue
             was_waiting = stream.is_waiting
@@ -176,7 +176,7 @@ class Hub:
                     if not stream.over:
                         stream.fail(message.error.to_exception())
                         self._forget(stream.request_id)
-                case Finished() if message.epoch < stream.epoch:
+                case Finished() if stream.is_stale(message):
                     self._metrics.stale_messages.inc()
                 case Finished():
                     stream.on_finished(message, now_s)
@@ -189,8 +189,7 @@ class Hub:
         stale = self._is_stale(message)
         stream = self._streams.get(message.request_id)
         if stream is not None and not stale:
-            stream.epoch = max(stream.epoch, message.epoch)
-            stream.deaths, stream.died_at = message.deaths, message.died_at
+            stream.on_epoch_raised(message)
         failpoint("gateway.epoch.answer")
         return self._log(message.request_id, stale)
 
@@ -203,7 +202,7 @@ class Hub:
     def _log(self, request_id: str, stale: bool) -> RequestLog:
         """What is held of a request; a scheduler whose term is over is told that it is gone."""
         stream = None if stale else self._streams.get(request_id)
-        return RequestLog(request_id, False, 0, ()) if stream is None else stream.to_log()
+        return RequestLog(request_id, False, ()) if stream is None else stream.to_log()
 
     def _broken(self, stream: Stream, error: HeadraceError) -> None:
         if isinstance(error, ExactnessViolation):

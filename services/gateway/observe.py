@@ -70,14 +70,15 @@ class Observer:
             self._deliver.end(now_ns)
         self._deliver = start_span(flow.DELIVER, parent=traceparent, start_ns=now_ns)
 
-    def tokens(self, count: int, now_s: float) -> None:
+    def tokens(self, count: int, now_s: float, last_s: float | None) -> None:
+        """More tokens of a choice whose last one came at `last_s`."""
         if self._last_token_s is None:
             self._first_token_s = now_s
             self._metrics.ttft_s.observe(now_s - self._arrived_s, self._exemplar)
             self.record.first_row_ns = to_ns(now_s)
             self._root.set(**{names.TIME_TO_FIRST_CHUNK: now_s - self._arrived_s})
-        else:
-            self._metrics.itl_s.observe(now_s - self._last_token_s)
+        if last_s is not None:
+            self._metrics.itl_s.observe(now_s - last_s)
         self._last_token_s = now_s
         self._metrics.generation_tokens.inc(count)
 

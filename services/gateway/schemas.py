@@ -54,6 +54,7 @@ class Body(Struct, kw_only=True):
     stop_token_ids: list[int] | None = None
     ignore_eos: bool | None = None
     min_tokens: int | None = None
+    n: int | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     return_token_ids: bool | None = None
@@ -81,7 +82,6 @@ class Body(Struct, kw_only=True):
     logprobs: Raw = ABSENT
     lora: Raw = ABSENT
     lora_request: Raw = ABSENT
-    n: Raw = ABSENT
     presence_penalty: Raw = ABSENT
     prompt_embeds: Raw = ABSENT
     prompt_logprobs: Raw = ABSENT
@@ -137,7 +137,6 @@ NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         "length_penalty": (1,),
         "logit_bias": ({},),
         "logits_processors": ([],),
-        "n": (1,),
         "presence_penalty": (0,),
         "repetition_penalty": (1,),
         "response_format": ({"type": "text"},),

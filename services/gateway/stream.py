@@ -13,6 +13,7 @@ from libs.contracts.errors import HeadraceError, MalformedMessage, NumericalErro
 from libs.contracts.messages import (
     Accepted,
     Delivered,
+    EpochRaised,
     Finished,
     FrameRow,
     Request,
@@ -23,14 +24,13 @@ from libs.contracts.messages import (
 )
 from libs.contracts.tenancy import DEFAULT_TENANT
 from libs.text.detokenize import TokenBytes
-from services.gateway.choice import ERROR, Choice
+from services.gateway.choice import ERROR, FIRST_EPOCH, Choice
 from services.gateway.crowd import Standing
 from services.gateway.observe import Observer
 from services.gateway.repair import Repair
 from services.gateway.shapes import Delta, Usage
 from services.gateway.validate import ValidRequest
 
-EPOCH = 1  # of a request's first attempt
 LOST_S = 5.0
 NEVER_CAME_S = 40.0  # a pull of the queue that was lost is renewed within 35 s
 
@@ -67,16 +67,15 @@ class Stream:
         self.request = request
         self.observer = observer
         self.phase = Phase.SENT
-        self.epoch = EPOCH
         self.cell = ""  # of the first message that names one; a frame may overtake Accepted
         self.accepted: Accepted | None = None
         self.cached_tokens = 0
         self.settled = False  # the scheduler has confirmed that it forgot the request
         params = request.params
-        self.choices = (
-            Choice(0, tokenizer, request.stops, min_tokens=params.min_tokens, max_tokens=params.max_tokens),
+        self.choices = tuple(
+            Choice(index, tokenizer, request.stops, min_tokens=params.min_tokens, max_tokens=params.max_tokens)
+            for index in range(request.choices)
         )
-        self.deaths, self.died_at = 0, 0  # of workers that were computing it, as the scheduler told; kept for the next
         self._doubted = False
         self._unknown_since_s: float | None = None  # the scheduler does not know this request
         self._failure: HeadraceError | ClientGone | None = None
@@ -96,6 +95,11 @@ class Stream:
     def is_waiting(self) -> bool:
         """Whether nobody is known to compute it yet."""
         return self.phase in (Phase.SENT, Phase.ACCEPTED)
+
+    @property
+    def epoch(self) -> int:
+        """The newest attempt at any of its choices."""
+        return max(choice.epoch for choice in self.choices)
 
     @property
     def standing(self) -> Standing:
@@ -127,13 +131,22 @@ class Stream:
             return
         if row.choice >= len(self.choices):
             raise MalformedMessage(f"a token of choice {row.choice}, which was not asked for")
-        self.epoch = row.epoch
+        self.choices[row.choice].epoch = row.epoch
         self._in_cell(cell, now_s)
-        if row.traceparent:
+        if row.traceparent and row.choice + 1 == len(self.choices):  # the one that computes the prompt speaks for all
             self.observer.residence(row.traceparent)
         if self.phase is not Phase.STREAMING:
             self.cached_tokens = row.cached_tokens
         self._add(self.choices[row.choice], row.position, row.ids, row.end, now_s)
+
+    def is_stale(self, told: FrameRow | Finished) -> bool:
+        """Whether it is of an attempt that is not listened to any more."""
+        return told.choice < len(self.choices) and told.epoch < self.choices[told.choice].epoch
+
+    def on_epoch_raised(self, raised: EpochRaised) -> None:
+        for choice in raised.choices:
+            if choice.choice < len(self.choices):
+                self.choices[choice.choice].raise_epoch(choice)
 
     def on_resent(self, choice: Choice, resent: Resent | None, now_s: float) -> None:
         """Take the scheduler's answer to a Resend, or that there was none. Raises Unavailable for a lost request."""
@@ -175,7 +188,7 @@ class Stream:
         for choice in self.choices:
             if choice.repair and not choice.reason and choice.repair.due(now_s, has_gap=choice.log.has_gap):
                 choice.repair.asked()
-                yield choice, Resend(self.request_id, choice.index, choice.tokens, epoch=self.epoch)
+                yield choice, Resend(self.request_id, choice.index, choice.tokens, epoch=choice.epoch)
 
     def take_messages(self) -> list[StopAt | Delivered]:
         """What the scheduler must be told since the last time, in this order."""
@@ -185,7 +198,7 @@ class Stream:
     def to_wire(self) -> Request:
         return Request(
             request_id=self.request_id,
-            epoch=EPOCH,
+            epoch=FIRST_EPOCH,
             gateway=self.ticket.gateway,
             model=self.request.model,
             tenant=self.ticket.tenant,
@@ -200,7 +213,7 @@ class Stream:
 
     def to_log(self) -> RequestLog:
         logs = tuple(choice.to_log() for choice in self.choices)
-        return RequestLog(self.ticket.request_id, True, self.epoch, logs, self.deaths, self.died_at)
+        return RequestLog(self.ticket.request_id, True, logs)
 
     async def deltas(self) -> AsyncIterator[Delta]:
         """Text as it becomes certain, from the moment of acceptance to each choice's last delta.
@@ -243,11 +256,12 @@ class Stream:
         tokens = choice.add(position, ids, end)
         if tokens:
             self.phase = Phase.STREAMING
-            self.observer.tokens(tokens, now_s)
+            self.observer.tokens(tokens, now_s, choice.last_token_s)
+            choice.last_token_s = now_s
             if choice.repair:
                 choice.repair.heard(now_s)
         if choice.stopped_at is not None and not was_stopped:
-            self._outgoing.append(StopAt(self.request_id, choice.index, choice.stopped_at, epoch=self.epoch))
+            self._outgoing.append(StopAt(self.request_id, choice.index, choice.stopped_at, epoch=choice.epoch))
         self._progress()
 
     def _progress(self) -> None:

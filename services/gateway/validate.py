@@ -21,6 +21,7 @@ MAX_MESSAGES = 4096
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1000
 MAX_STOP_TOKEN_IDS = 128
+MAX_CHOICES = 128
 MAX_COUNT = (1 << 31) - 1
 MAX_TIMEOUT_S = 86_400.0
 MIN_SEED, MAX_SEED = -(1 << 63), (1 << 64) - 1  # signed as OpenAI has it, or the same 64 bits unsigned
@@ -42,6 +43,7 @@ class Limits:
     model: str
     max_model_len: int
     vocab_size: int
+    max_choices: int = MAX_CHOICES
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class ValidRequest:
     prompt: Prompt
     params: SamplingParams
     stops: tuple[str, ...]
+    choices: int
     stream: bool
     include_usage: bool
     continuous_usage: bool
@@ -90,6 +93,7 @@ def validate(
         prompt=chat_prompt(body.messages) if isinstance(body, ChatBody) else _completion_prompt(body, limits),
         params=_params(body, limits, draw_seed),
         stops=_stops(body.stop),
+        choices=_integer("n", body.n, 1, 1, limits.max_choices),
         stream=stream,
         include_usage=include_usage,
         continuous_usage=continuous_usage,

@@ -7,7 +7,9 @@ they need.
 
 from libs.contracts.errors import ContextTooLong
 from services.scheduler import (
+    forking,
     grants,
+    headroom,
     isolation,
     lifecycle,
     opening,
@@ -29,8 +31,9 @@ from services.scheduler.victim import give_way
 
 def admit(state: State, now_s: float) -> None:
     """Admit until somebody must wait for something other than a prefix."""
+    headroom.release(state)
     while (choice := state.queue.head()) is not None:
-        if shedding.shed(state, choice, now_s):
+        if shedding.shed(state, choice, now_s) or headroom.hold(state, choice, now_s):
             continue
         reason = _admit(state, choice, now_s)
         if reason is Reason.NO_BLOCKS and _find_room(state, choice):
@@ -44,17 +47,18 @@ def admit(state: State, now_s: float) -> None:
 
 def _admit(state: State, choice: Choice, now_s: float) -> Reason:
     """Admit one choice if all it needs is there; else say what is not."""
-    if len(state.running) >= state.policy.max_running:
+    if state.running and forking.rows(state) + len(choice.forks) >= state.policy.max_running:
         return Reason.MAX_RUNNING
     if state.facts is None:
         return Reason.NO_WORKER
     if not roll_call.is_complete(state):
         return Reason.UNKNOWN_WORKERS
-    if not opening.inherit(state, choice, now_s):
+    if not all(opening.inherit(state, each, now_s) for each in (*choice.forks, choice)):
         return Reason.FAILED
     if not lifecycle.fit_to_cell(state, choice):
         lifecycle.fail(state, choice, ContextTooLong("the prompt does not fit the context or the KV pool"), now_s)
         return Reason.FAILED
+    forking.settle(state, choice)
     available = state.memory.available_blocks(grants.wants_room_as(state, choice))
     if available < choice.needs_blocks + len(state.running):
         return Reason.NO_BLOCKS
@@ -95,16 +99,21 @@ def _reserve_blocks(state: State, choice: Choice, hit: Hit, where: Place) -> boo
 
     The look-ahead shrinks to an even share of what is left, so it never keeps a prompt out.
     """
-    memory, running, wanting = state.memory, len(state.running), grants.wants_room_as(state, choice)
+    memory, wanting = state.memory, grants.wants_room_as(state, choice)
+    running, forks = len(state.running) + len(choice.forks), forking.own_blocks(memory, choice)
     there = len(choice.table) + len(hit.blocks)
     needed = memory.blocks_for(min(len(choice.ids) + 1, choice.slots)) - there
-    choice.needs_blocks = needed + memory.idle_blocks(hit)
+    choice.needs_blocks = needed + forks + memory.idle_blocks(hit)
     spare = memory.available_blocks(wanting) - choice.needs_blocks - running
     if spare < 0:
         return False
     reach = min(len(choice.ids) + 1 + grants.ahead_tokens(state, where.decode), choice.slots)
     ahead = memory.blocks_for(reach) - there - needed
-    return tables.reserve(memory, choice, hit, needed + min(ahead, spare // (running + 1)), wanting)
+    fresh = needed + min(ahead, spare // (running + 1)) + forks
+    if not tables.reserve(memory, choice, hit, fresh, wanting):
+        return False
+    forking.deal(memory, choice)
+    return True
 
 
 def _start(state: State, choice: Choice, where: Place) -> None:
@@ -121,7 +130,7 @@ def _start(state: State, choice: Choice, where: Place) -> None:
     if poison.runs_alone(choice):
         where.decode.isolates = choice.handle
     if where.prefill is where.decode:
-        residence.join(state, choice, where.decode, choice.params.max_tokens)
+        residence.join(state, choice, where.decode, 1 if choice.forks else choice.params.max_tokens)
     else:
         where.decode.reserved.add(choice.handle)
         residence.join(state, choice, where.prefill, choice.generated + 1)

@@ -16,6 +16,7 @@ from libs.contracts.messages import (
 )
 from services.scheduler import apply_link, lifecycle, recovery
 from services.scheduler.audit import audit
+from services.scheduler.choice import Choice
 from services.scheduler.events import Asked, AuditDue, Audited, Reply
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -26,8 +27,9 @@ RESEND_TOKENS_MAX = 16_384  # with log-probabilities below 200 kB, under every b
 
 def asked(state: State, event: Asked, now_s: float) -> None:
     match event.message:
-        case Cancel() | StopAt() | Resend() | Delivered() as message:
-            recovery.heard(state, message.request_id, message.epoch, now_s)
+        case StopAt() | Resend() as message:
+            if (choice := _choice(state, message.request_id, message.choice)) is not None:
+                recovery.heard(state, choice, message.epoch, now_s)
     state.commands.append(Reply(event.ticket, _reply(state, event.message, now_s)))
 
 
@@ -66,18 +68,18 @@ def _audit(state: State) -> tuple[str, ...]:
 
 def _cancel(state: State, cancel: Cancel, now_s: float) -> Done:
     """A request that is not here yet is remembered: its Sequence may still be on its way."""
-    choice = state.requests.get(cancel.request_id)
-    if choice is None:
+    group = state.requests.get(cancel.request_id)
+    if group is None:
         deadline_s = cancel.deadline_unix_ms / 1000
         state.cancelled[cancel.request_id] = deadline_s
         heapq.heappush(state.deadlines, (deadline_s, cancel.request_id))
         return Done(known=False)
-    lifecycle.forget(state, choice, Reason.CANCELLED, now_s)
+    lifecycle.forget(state, group, Reason.CANCELLED, now_s)
     return Done(known=True)
 
 
 def _stop_at(state: State, stop: StopAt, now_s: float) -> Done:
-    choice = state.requests.get(stop.request_id)
+    choice = _choice(state, stop.request_id, stop.choice)
     if choice is None:
         return Done(known=False)
     lifecycle.stop_at(state, choice, stop.position, now_s)
@@ -85,18 +87,19 @@ def _stop_at(state: State, stop: StopAt, now_s: float) -> Done:
 
 
 def _delivered(state: State, delivered: Delivered, now_s: float) -> Done:
-    choice = state.requests.get(delivered.request_id)
-    if choice is None:
+    group = state.requests.get(delivered.request_id)
+    if group is None:
         return Done(known=False)
-    if choice.end and delivered.totals != (choice.total,):
+    totals = tuple(choice.total for choice in group.choices)
+    if all(choice.end for choice in group.choices) and delivered.totals != totals:
         state.counts["delivered_differs"] += 1
-    lifecycle.forget(state, choice, Reason.DELIVERED, now_s)
+    lifecycle.forget(state, group, Reason.DELIVERED, now_s)
     return Done(known=True)
 
 
 def _resend(state: State, resend: Resend) -> Resent:
     """As much of the log from `position` on as fits one reply; `end` only with the last of it."""
-    choice = state.requests.get(resend.request_id)
+    choice = _choice(state, resend.request_id, resend.choice)
     if choice is None:
         return Resent(known=False, position=resend.position, ids=(), logprobs=(), end="")
     first = choice.prompt_tokens + resend.position
@@ -106,3 +109,8 @@ def _resend(state: State, resend: Resend) -> Resent:
     return Resent(
         known=True, position=resend.position, ids=ids, logprobs=logprobs, end=choice.end if is_complete else ""
     )
+
+
+def _choice(state: State, request_id: str, index: int) -> Choice | None:
+    group = state.requests.get(request_id)
+    return None if group is None else group.choice(index)

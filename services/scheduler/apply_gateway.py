@@ -4,21 +4,19 @@ import heapq
 
 from libs.contracts.messages import Alive
 from services.scheduler import lifecycle, recovery, shedding
-from services.scheduler.choice import Phase
 from services.scheduler.events import Answered, Arrived, Logged
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
 
 
 def arrived(state: State, event: Arrived, now_s: float) -> None:
-    choice = lifecycle.arrive(state, event.sequence, event.traceparent, now_s)
-    if choice is None:
+    group = lifecycle.arrive(state, event.sequence, event.traceparent, now_s)
+    if group is None:
         return
-    if choice.sequence.is_timed:
-        heapq.heappush(state.deadlines, (shedding.latest_start_s(state, choice), choice.request_id))
-    if choice.is_open and event.is_older:
-        state.queue.remove(choice)
-        recovery.inquire(state, choice, now_s)
+    if group.sequence.is_timed:
+        heapq.heappush(state.deadlines, (shedding.latest_start_s(state, group.leader), group.request_id))
+    if group.is_open and event.is_older:
+        recovery.inquire(state, group, now_s)
 
 
 def alive(state: State, event: Alive, now_s: float) -> None:
@@ -29,9 +27,9 @@ def alive(state: State, event: Alive, now_s: float) -> None:
 
 def answered(state: State, event: Answered, now_s: float) -> None:
     """After a Failed nothing is owed; after a Finished only if the gateway does not hold the request any more."""
-    choice = state.requests.get(event.request_id)
-    if choice is not None and (choice.phase is Phase.FAILED or not event.live):
-        lifecycle.forget(state, choice, Reason.DELIVERED, now_s)
+    group = state.requests.get(event.request_id)
+    if group is not None and (group.is_failed or not event.live):
+        lifecycle.forget(state, group, Reason.DELIVERED, now_s)
 
 
 def logged(state: State, event: Logged, now_s: float) -> None:

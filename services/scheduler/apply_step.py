@@ -4,7 +4,7 @@ The hottest path of the service: a steadily decoding row costs one append and tw
 """
 
 from libs.contracts.messages import RowResult, StepResult
-from services.scheduler import grants, lifecycle, poison, recovery, residence, tables
+from services.scheduler import forking, grants, lifecycle, parting, poison, recovery, residence, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -41,13 +41,18 @@ def step_result(state: State, result: StepResult, now_s: float) -> None:
 
 
 def _of_row(state: State, worker: WorkerBook, row: RowResult) -> Choice | None:
+    """Whom a row is about: a resident, or a fork of one. None when the row is of another attempt."""
     choice = state.choices.get(row.sequence)
-    if choice is None or choice.worker != worker.incarnation or choice.epoch != row.epoch:
+    if choice is None or choice.epoch != row.epoch:
         return None
-    return choice
+    resident = choice.leader or choice
+    return choice if resident.worker == worker.incarnation else None
 
 
 def _advance(state: State, worker: WorkerBook, choice: Choice, row: RowResult, ahead: int, now_s: float) -> None:
+    if choice.leader is not None:
+        _drew(state, choice, row, now_s)
+        return
     is_first = not choice.generated
     _take_in(state, worker, choice, row)
     if is_first and choice.generated and choice.is_open:
@@ -62,6 +67,17 @@ def _advance(state: State, worker: WorkerBook, choice: Choice, row: RowResult, a
             _first_token(worker, choice, now_s)
         if grants.is_needy(state, choice, ahead):
             state.needy[choice.handle] = choice
+
+
+def _drew(state: State, fork: Choice, row: RowResult, now_s: float) -> None:
+    """The first token of a fork; its leader's row comes after it, and then they part."""
+    if row.ids:
+        _log(state, fork, row)
+    if row.end:
+        lifecycle.end(state, fork, row.end, now_s)
+        forking.drop(fork)
+        state.queue.wake(tables.release(state.memory, fork))
+        del state.choices[fork.handle]
 
 
 def _found(state: State, worker: WorkerBook, choice: Choice, row: RowResult, ahead: int, now_s: float) -> None:
@@ -80,6 +96,9 @@ def _first_token(worker: WorkerBook, choice: Choice, now_s: float) -> None:
 
 def _stopped(state: State, worker: WorkerBook, choice: Choice, now_s: float) -> None:
     """The row stopped by itself. If it did so at its `until` and nobody wanted it gone, it goes on elsewhere."""
+    if choice.forks and not choice.leaving:
+        parting.part(state, choice, worker, now_s)
+        return
     residence.stopped(state, choice, worker)
     if choice.phase is Phase.PREFILLING and not choice.leaving:
         choice.phase = Phase.DECODING

@@ -23,6 +23,7 @@ def _blocks(state: State) -> Iterator[str]:
     """Each block is free, cached, held or freeing, once, and referenced as often as tables and copies name it."""
     memory, pool = state.memory, state.memory.pool
     used = Counter(block for choice in state.choices.values() for block in choice.table)
+    used.update(block for choice in state.choices.values() for block in choice.stake)
     used.update(copy.source for choice in state.choices.values() for copy in choice.copies)
     used.update(tail.block for choice in state.choices.values() for tail in choice.tails)
     held = set(used)
@@ -47,8 +48,10 @@ def _choices(state: State) -> Iterator[str]:
     for handle, choice in state.choices.items():
         is_idle = choice in state.queue or handle in state.asking
         is_running = handle in state.running
-        if (handle in state.asking) + (choice in state.queue) + is_running + choice.leaving != 1:
-            yield f"{choice.request_id} must either ask, wait, run or leave"
+        is_fork = choice.leader is not None
+        if (handle in state.asking) + (choice in state.queue) + is_running + choice.leaving + is_fork != 1:
+            yield f"{choice.request_id} must either ask, wait, run, leave or be about to fork"
+        yield from _forks(choice)
         if is_idle:
             yield from _idle(choice, state.memory.block_tokens)
         elif choice.tails:
@@ -61,6 +64,15 @@ def _choices(state: State) -> Iterator[str]:
     for handle in state.queue.parked:
         if state.choices[handle].phase is not Phase.WAITING:
             yield f"{handle} is parked but does not wait"
+
+
+def _forks(choice: Choice) -> Iterator[str]:
+    if any(fork.leader is not choice for fork in choice.forks):
+        yield f"{choice.request_id} computes for one that does not wait for it"
+    if choice.leader is not None and choice not in choice.leader.forks:
+        yield f"{choice.request_id} waits for one that does not compute for it"
+    if choice.stake and (choice.leader is None or not choice.leader.worker):
+        yield f"{choice.request_id} holds a stake in nobody's prompt"
 
 
 def _table(choice: Choice, block_tokens: int) -> Iterator[str]:
@@ -108,5 +120,6 @@ def _requests(state: State) -> Iterator[str]:
     if not all(gateway.request_ids for gateway in state.gateways.values()):
         yield "a gateway without requests is kept"
     for choice in state.choices.values():
-        if choice.phase is not Phase.DROPPED and state.requests.get(choice.request_id) is not choice:
+        group = state.requests.get(choice.request_id)
+        if choice.phase is not Phase.DROPPED and (group is None or group.choice(choice.index) is not choice):
             yield f"{choice.request_id} is {choice.phase} but no request"

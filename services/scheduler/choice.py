@@ -3,7 +3,8 @@
 asking ─answered→ waiting ─admitted→ prefilling ─first token→ decoding ─end→ ended ─Delivered→ forgotten
    ↑                 ↑─────────────── preempted ──────────────────┤
    └───────────────────────── worker lost ────────────────────────┘
-A choice begins in `waiting`; in `asking` when an older term may have begun it.
+A choice begins in `waiting`; in `asking` when an older term may have begun it. One with a `leader` waits for that one's
+first token instead of in the queue (forking.py), and goes from there to decoding.
 Any of them may be failed (kept until its gateway knows) or dropped (cancelled: only its blocks are still coming back).
 A choice that left its worker's order is `leaving` until the worker has confirmed it; no block moves before.
 """
@@ -12,7 +13,7 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from libs.contracts.messages import BlockCopy, Resident, SamplingParams, Sequence
+from libs.contracts.messages import BlockCopy, Fork, Resident, SamplingParams, Sequence
 from services.scheduler.prefix import Key
 from services.scheduler.reasons import WAITS, Reason
 from services.scheduler.share import Share
@@ -48,6 +49,7 @@ class Choice:
     params: SamplingParams  # max_tokens as far as context and pool allow
     since_s: float
     epoch: int  # of the present attempt
+    index: int = 0  # among the choices of its request
     logprobs: list[float] = field(default_factory=list)
     phase: Phase = Phase.WAITING
     reason: Reason = Reason.BEHIND_OLDER
@@ -64,6 +66,10 @@ class Choice:
     cursor: int = 0  # committed, as far as reported
     chunked: int = 0  # in chunk items of versions not yet reported
     cached_tokens: int = -1  # found in the cache at first admission; −1 before it
+
+    forks: tuple["Choice", ...] = ()  # those that wait for its first token
+    leader: "Choice | None" = None  # whose first token it waits for
+    stake: list[int] = field(default_factory=list)  # with a leader: the prompt's blocks of its table, then its own
 
     table: list[int] = field(default_factory=list)
     shared_blocks: int = 0  # the table's first, that are in the prefix tree
@@ -167,7 +173,7 @@ class Choice:
         return Resident(
             sequence=self.handle,
             request_id=sequence.request_id,
-            choice=0,
+            choice=self.index,
             epoch=self.epoch,
             gateway=sequence.gateway,
             ids=tuple(self.ids),
@@ -179,4 +185,5 @@ class Choice:
             cached_tokens=self.cached_tokens,
             traceparent=self.traceparent,
             reach=self.reach if self.copies and self.reach > self.cursor else 0,
+            forks=tuple(Fork(fork.handle, fork.index, fork.epoch) for fork in self.forks),
         )

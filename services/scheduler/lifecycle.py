@@ -6,33 +6,45 @@ from dataclasses import replace
 
 from libs.contracts.errors import HeadraceError, InvalidRequest, WireError
 from libs.contracts.messages import Failed, Finished, Sequence
-from services.scheduler import placement, residence, tables
+from services.scheduler import forking, placement, residence, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.events import AckRequest, Ordered, Send, Started, Tell
+from services.scheduler.group import Group
 from services.scheduler.reasons import Reason
 from services.scheduler.state import Gateway, State
 from services.scheduler.worker_book import WorkerBook
 
+CHOICES_MAX = 128  # of a request; the gateway's own limit is not above it
 
-def arrive(state: State, sequence: Sequence, traceparent: str, now_s: float) -> Choice | None:
+
+def arrive(state: State, sequence: Sequence, traceparent: str, now_s: float) -> Group | None:
     """Let a new sequence wait. None for one that was cancelled already (it is done) or is held already (dropped)."""
     if sequence.request_id in state.requests:
         state.counts["duplicate_sequence"] += 1
         return None
     if state.cancelled.pop(sequence.request_id, None) is not None:
-        state.commands.append(AckRequest(sequence.request_id, Reason.CANCELLED.value))
+        _settle(state, sequence.request_id, Reason.CANCELLED)
         return None
-    choice = Choice(
-        state.next_handle(), sequence, traceparent, list(sequence.ids), sequence.params, now_s, sequence.epoch
-    )
+    wanted = max(1, min(sequence.choices, CHOICES_MAX))
+    choices = tuple(_choice(state, sequence, traceparent, now_s, index) for index in range(wanted))
+    group = state.requests[sequence.request_id] = Group(sequence, choices)
+    state.gateways.setdefault(group.gateway, Gateway(now_s)).request_ids.add(group.request_id)
+    heapq.heappush(state.deadlines, (group.deadline_s, group.request_id))
+    for choice in choices:
+        state.choices[choice.handle] = choice
+        state.queue.push(choice)
+    forking.gather(state, group)
+    state.journal.append((group.leader, group.leader.reason))
+    if sequence.choices != len(choices) or not sequence.ids or sequence.params.max_tokens < 1:
+        problem = f"1 to {CHOICES_MAX} choices, a prompt and at least one token to generate are needed"
+        fail(state, group.leader, InvalidRequest(problem), now_s)
+    return group
+
+
+def _choice(state: State, sequence: Sequence, traceparent: str, now_s: float, index: int) -> Choice:
+    handle, ids = state.next_handle(), list(sequence.ids)
+    choice = Choice(handle, sequence, traceparent, ids, sequence.params, now_s, sequence.epoch, index)
     choice.journal = state.journal
-    state.journal.append((choice, choice.reason))
-    state.requests[choice.request_id] = state.choices[choice.handle] = choice
-    state.gateways.setdefault(choice.gateway, Gateway(now_s)).request_ids.add(choice.request_id)
-    heapq.heappush(state.deadlines, (choice.deadline_s, choice.request_id))
-    state.queue.push(choice)
-    if sequence.choices != 1 or not sequence.ids or sequence.params.max_tokens < 1:
-        fail(state, choice, InvalidRequest("one choice, a prompt and at least one token to generate are needed"), now_s)
     return choice
 
 
@@ -43,6 +55,8 @@ def fit_to_cell(state: State, choice: Choice) -> bool:
     room = limit_tokens - choice.prompt_tokens
     if choice.params.max_tokens > room >= 1:
         choice.params = replace(choice.params, max_tokens=room)
+    for fork in choice.forks:
+        fork.params = choice.params
     return room >= 1
 
 
@@ -64,17 +78,17 @@ def send_snapshot(state: State, worker: WorkerBook, taken_version: int) -> None:
 
 
 def started(state: State, choice: Choice) -> None:
-    """Its first token, ever, is in the log."""
+    """Its first token, ever, is in the log. A request's last choice, who computes the prompt, speaks for all."""
+    if choice.index + 1 < choice.sequence.choices:
+        return
     queue_s = sum(spent for _, spent in choice.waits_s())
     state.commands.append(Started(choice.request_id, queue_s, choice.waited_s.get(Reason.ADMITTED, 0.0)))
 
 
 def hand_over(state: State, choice: Choice, now_s: float) -> None:
     """Its prefill worker stopped at `until`: the decode worker goes on in the same blocks, in the same epoch."""
-    decode = state.workers.get(choice.decode_worker)
+    decode = placement.decoder_of(state, choice)
     residence.unreserve(state, choice)
-    if decode is None or not decode.is_ready:
-        decode = placement.least_loaded_decoder(state)
     if decode is None:
         choice.phase = Phase.WAITING
         choice.explain(Reason.NO_WORKER, now_s)
@@ -88,7 +102,8 @@ def end(state: State, choice: Choice, reason: str, now_s: float) -> None:
     """Its worker judged that it is complete. The log stays until the gateway says that it has all of it."""
     choice.phase, choice.end = Phase.ENDED, reason
     choice.explain(Reason.STOPPED, now_s)
-    finished = Finished(choice.request_id, choice.epoch, 0, choice.generated, reason, state.term, state.policy.cell)
+    term, cell = state.term, state.policy.cell
+    finished = Finished(choice.request_id, choice.epoch, choice.index, choice.generated, reason, term, cell)
     state.commands.append(Tell(choice.gateway, finished, choice.traceparent))
 
 
@@ -114,33 +129,52 @@ def cut(choice: Choice, position: int) -> None:
 
 
 def fail(state: State, choice: Choice, error: HeadraceError, now_s: float, *, reason: Reason = Reason.FAILED) -> None:
-    """End it by a typed error; it is kept until its gateway has answered."""
-    was_open = choice.is_open
-    choice.phase = Phase.FAILED
-    choice.explain(reason, now_s)
+    """End its whole request by a typed error; it is kept until its gateway has answered."""
     state.counts[f"failed_{error.code}"] += 1
     failed = Failed(choice.request_id, choice.epoch, WireError.of(error), state.term, state.policy.cell)
     state.commands.append(Tell(choice.gateway, failed, choice.traceparent))
-    if was_open:
-        _withdraw(state, choice)
+    _close(state, state.requests[choice.request_id], Phase.FAILED, reason, now_s)
 
 
-def forget(state: State, choice: Choice, reason: Reason, now_s: float) -> None:
-    """Nobody wants to hear of it any more: acknowledge its message. If it runs, it is taken off its worker."""
-    del state.requests[choice.request_id]
-    gateway = state.gateways[choice.gateway]
-    gateway.request_ids.remove(choice.request_id)
+def forget(state: State, group: Group, reason: Reason, now_s: float) -> None:
+    """Nobody wants to hear of it any more: acknowledge its message. What runs of it is taken off its workers."""
+    del state.requests[group.request_id]
+    gateway = state.gateways[group.gateway]
+    gateway.request_ids.remove(group.request_id)
     if not gateway.request_ids:
-        del state.gateways[choice.gateway]
-    state.commands.append(AckRequest(choice.request_id, reason.value))
-    choice.explain(reason, now_s)
-    was_open, choice.phase = choice.is_open, Phase.DROPPED
-    if was_open:
+        del state.gateways[group.gateway]
+    _settle(state, group.request_id, reason)
+    _close(state, group, Phase.DROPPED, reason, now_s)
+
+
+def conclude(state: State, choice: Choice, ids: tuple[int, ...], reason: str, now_s: float) -> None:
+    """Its gateway has all of this choice: nothing more of it is to be computed, or told."""
+    choice.phase, choice.end, choice.stop_position = Phase.ENDED, reason, len(ids) - 1
+    choice.ids[choice.prompt_tokens :] = ids
+    del choice.logprobs[len(ids) :]
+    choice.explain(Reason.DELIVERED, now_s)
+    _withdraw(state, choice)
+
+
+def _close(state: State, group: Group, phase: Phase, reason: Reason, now_s: float) -> None:
+    closing = [choice for choice in group.choices if choice.is_open]
+    for choice in group.choices:
+        choice.phase = phase
+        choice.explain(reason, now_s)
+    for choice in closing:
         _withdraw(state, choice)
+
+
+def _settle(state: State, request_id: str, reason: Reason) -> None:
+    state.commands.append(AckRequest(request_id, reason.value))
+    if not state.is_open:
+        state.settled.add(request_id)
 
 
 def _withdraw(state: State, choice: Choice) -> None:
     """Take a choice, just closed, out of the queue or off its worker."""
+    forking.drop(choice)
+    forking.scatter(state, choice)
     if choice.worker:
         if not choice.leaving:
             residence.leave(state, choice)

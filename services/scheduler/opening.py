@@ -11,7 +11,7 @@ from libs.contracts.messages import HeldSequence, Hello
 from services.scheduler import lifecycle, poison, recovery, residence, roll_call, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.reasons import Reason
-from services.scheduler.state import PREFILL, State
+from services.scheduler.state import PREFILL, State, Told
 from services.scheduler.worker_book import WorkerBook
 
 KNOWN_S = 1.0  # for what workers told of to be known; the rest is computed again if it ever comes
@@ -20,7 +20,7 @@ KNOWN_S = 1.0  # for what workers told of to be known; the rest is computed agai
 def note(state: State, hello: Hello, now_s: float) -> None:
     """Remember what a worker of an older term holds; a later Hello of it replaces an earlier one."""
     for held in hello.residents:
-        state.inherited.setdefault(held.request_id, {})[hello.incarnation] = held
+        state.inherited.setdefault((held.request_id, held.choice), {})[hello.incarnation] = held
     if state.open_by_s is None:
         state.open_by_s = now_s + KNOWN_S
 
@@ -29,12 +29,15 @@ def open_term(state: State, now_s: float) -> None:
     """Open if nothing more is to be waited for."""
     if state.is_open or state.open_by_s is None or not roll_call.is_known(state):
         return
-    if now_s < state.open_by_s and any(_is_awaited(state, request_id) for request_id in state.inherited):
+    if now_s < state.open_by_s and any(_is_awaited(state, told) for told in state.inherited):
         return
     state.is_open = True
-    for request_id in list(state.inherited):
-        state.counts["unknown_resident"] += request_id not in state.requests
-        _adopt(state, request_id, now_s)
+    state.settled.clear()
+    for told in list(state.inherited):
+        choice = _choice(state, told)
+        state.counts["unknown_resident"] += choice is None
+        if choice is not None:
+            _adopt(state, choice, now_s)
     for worker in state.workers.values():
         if worker.is_reachable and not worker.has_order:
             lifecycle.send_snapshot(state, worker, worker.began)
@@ -51,7 +54,7 @@ def inherit(state: State, choice: Choice, now_s: float) -> bool:
     Of that only its gateway knows: without an answer what workers say of it is not believed. False when it contradicts
     the gateway's log.
     """
-    told = state.inherited.pop(choice.request_id, {}).values()
+    told = state.inherited.pop((choice.request_id, choice.index), {}).values()
     valid = [held for held in told if choice.is_older and held.epoch >= choice.epoch]
     choice.epoch = max([choice.epoch + choice.is_older, *(held.epoch + 1 for held in told)])
     choice.is_older = False
@@ -59,18 +62,25 @@ def inherit(state: State, choice: Choice, now_s: float) -> bool:
     return held is None or recovery.learn(state, choice, _generated(choice, held), now_s)
 
 
-def _is_awaited(state: State, request_id: str) -> bool:
+def _choice(state: State, told: Told) -> Choice | None:
+    group = state.requests.get(told[0])
+    return None if group is None else group.choice(told[1])
+
+
+def _is_awaited(state: State, told: Told) -> bool:
     """A sequence that ended is most likely delivered and gone: it comes or not, nobody's stream waits for it."""
-    choice = state.requests.get(request_id)
+    choice = _choice(state, told)
     if choice is not None:
         return choice.phase is Phase.ASKING
-    return any(not held.end for held in state.inherited[request_id].values())
+    return told[0] not in state.settled and any(not held.end for held in state.inherited[told].values())
 
 
-def _adopt(state: State, request_id: str, now_s: float) -> None:
-    """Let it go on as a resident of the worker that has most of it, in the same epoch."""
-    choice = state.requests.get(request_id)
-    if choice is None or choice not in state.queue or not choice.is_older or poison.runs_alone(choice):
+def _adopt(state: State, choice: Choice, now_s: float) -> None:
+    """Let it go on as a resident of the worker that has most of it, in the same epoch.
+
+    A prompt that others wait for to fork from it is computed again: its worker may have drawn for them what nobody has.
+    """
+    if choice not in state.queue or choice.forks or not choice.is_older or poison.runs_alone(choice):
         return
     if choice.params.logprobs >= 0 or not lifecycle.fit_to_cell(state, choice):
         return  # Hello tells no log-probabilities: they are computed again
@@ -78,21 +88,21 @@ def _adopt(state: State, request_id: str, now_s: float) -> None:
     if holders is None or not recovery.learn(state, choice, _generated(choice, holders[1]), now_s):
         return
     worker, held = holders
-    del state.inherited[request_id]
+    del state.inherited[choice.request_id, choice.index]
     state.queue.remove(choice)
     choice.is_older, choice.cached_tokens = False, held.cached_tokens
     tables.adopt(state.memory, choice, held.block_table, held.cursor)
     is_decoding = worker.role != PREFILL and len(held.ids) > choice.prompt_tokens and len(held.ids) == held.cursor + 1
     choice.phase = Phase.DECODING if is_decoding else Phase.PREFILLING
     choice.explain(Reason.DECODING if is_decoding else Reason.ADMITTED, now_s)
-    residence.join(state, choice, worker, held.until)
+    residence.join(state, choice, worker, held.until if worker.role == PREFILL else choice.params.max_tokens)
     state.needy[choice.handle] = choice  # its grants may be used up: then no row of it will tell
     state.counts["adopted_sequences"] += 1
 
 
 def _holders(state: State, choice: Choice) -> Iterator[tuple[WorkerBook, HeldSequence]]:
     """Workers that may go on with it: an attempt that its gateway listens to, in blocks that there are."""
-    for incarnation, held in state.inherited[choice.request_id].items():
+    for incarnation, held in state.inherited[choice.request_id, choice.index].items():
         worker = state.workers.get(incarnation)
         if worker is None or not worker.is_reachable or held.epoch != choice.epoch:
             continue

@@ -13,10 +13,11 @@ class Pending:
     removed: list[int] = field(default_factory=list)
     added: dict[int, Choice] = field(default_factory=dict)
     grants: dict[int, list[int]] = field(default_factory=dict)
+    untils: dict[int, int] = field(default_factory=dict)
     chunks: list[Chunk] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.added or self.grants or self.chunks)
+        return bool(self.removed or self.added or self.grants or self.untils or self.chunks)
 
 
 @dataclass(frozen=True, slots=True)

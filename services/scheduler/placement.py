@@ -45,6 +45,12 @@ def place(state: State, choice: Choice, cached_blocks: int) -> Place | None:
     return None if mode == DISAGGREGATED else Place(decode, decode)
 
 
+def decoder_of(state: State, choice: Choice) -> WorkerBook | None:
+    """Where it is to decode: as was decided at its admission, or, if that one is not ready, wherever there is room."""
+    decode = state.workers.get(choice.decode_worker)
+    return decode if decode is not None and decode.is_ready else least_loaded_decoder(state)
+
+
 def least_loaded_decoder(state: State) -> WorkerBook | None:
     """The decode worker with the fewest rows; the first to attach among equals."""
     return min(_ready(state, DECODE), key=lambda worker: worker.load, default=None)

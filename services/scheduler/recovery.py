@@ -4,11 +4,14 @@ In this order: the epoch is raised, the gateway is told and says what it holds, 
 is committed, the worker's process is ended, and only then its other blocks come back.
 """
 
+from collections.abc import Sequence
+
 from libs.contracts.errors import ExactnessViolation, Poison
-from libs.contracts.messages import EpochRaised, FencedOff, LogQuery, RequestLog
-from services.scheduler import keeping, lifecycle, poison, residence, tables
+from libs.contracts.messages import ChoiceEpoch, ChoiceLog, EpochRaised, FencedOff, LogQuery, RequestLog
+from services.scheduler import forking, keeping, lifecycle, poison, residence, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.events import Ask, DeadLetter, KillWorker, Send
+from services.scheduler.group import Group
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
 from services.scheduler.worker_book import WorkerBook
@@ -19,8 +22,14 @@ ANSWER_S = 1.0  # a gateway that is silent for longer is as good as dead
 def lose_worker(state: State, worker: WorkerBook, now_s: float) -> None:
     """Give a worker up. What it ran goes on elsewhere; what it may still write stays untouched until it is gone."""
     poison.blame(worker, state.memory.block_tokens)
+    raised: dict[str, list[Choice]] = {}
     for choice in worker.give_up():
-        _part(state, choice, worker, now_s)
+        for parted in _part(state, choice, worker):
+            raised.setdefault(parted.request_id, []).append(parted)
+    for choices in raised.values():
+        _ask(state, choices, _raised(state, choices), now_s)
+        for choice in filter(poison.is_poison, choices):
+            _condemn(state, choice, now_s)
     state.counts["worker_lost"] += 1
     state.commands.append(Send(worker.incarnation, FencedOff(state.term, "given up: no sign of progress")))
     state.commands.append(KillWorker(worker.host, worker.incarnation))
@@ -40,32 +49,36 @@ def relieve(state: State, worker: WorkerBook, now_s: float) -> None:
         residence.move(state, choice, Reason.WORKER_LEAVES, now_s)
 
 
-def inquire(state: State, choice: Choice, now_s: float) -> None:
-    """A new choice may have been computed under an older term: ask its gateway before doing it again."""
-    query = LogQuery((choice.request_id,), state.term, state.policy.cell)
-    _ask(state, choice, query, now_s)
-    choice.answer_by_s = now_s + ANSWER_S
+def inquire(state: State, group: Group, now_s: float) -> None:
+    """A new request may have been computed under an older term: ask its gateway before doing it again."""
+    forking.take_forks(group.leader)
+    query = LogQuery((group.request_id,), state.term, state.policy.cell)
+    _ask(state, group.choices, query, now_s)
+    for choice in group.choices:
+        state.queue.remove(choice)
+        choice.answer_by_s = now_s + ANSWER_S
 
 
 def logged(state: State, log: RequestLog, now_s: float) -> None:
     """A gateway has said what it holds. Without the request, or with all of it, nothing is owed any more."""
-    choice = state.requests.get(log.request_id)
-    if choice is None:
+    group = state.requests.get(log.request_id)
+    if group is None:
         return
     if not log.live:
-        lifecycle.forget(state, choice, Reason.CANCELLED, now_s)
-    elif any(held.end for held in log.choices):
-        lifecycle.forget(state, choice, Reason.DELIVERED, now_s)
-    elif choice.phase is Phase.ASKING:
-        _answered(state, choice, log, now_s)
-    elif choice.is_open and log.epoch >= choice.epoch:
-        _raise_above(state, choice, log.epoch, now_s)
+        lifecycle.forget(state, group, Reason.CANCELLED, now_s)
+    elif {held.choice for held in log.choices if held.end} >= set(range(len(group.choices))):
+        lifecycle.forget(state, group, Reason.DELIVERED, now_s)
+    else:
+        for held in log.choices:
+            choice = group.choice(held.choice)
+            if choice is not None and choice.is_open:
+                _learned(state, choice, held, now_s)
+        forking.gather(state, group)
 
 
-def heard(state: State, request_id: str, epoch: int, now_s: float) -> None:
-    """The gateway names the attempt that it listens to: one begun without its answer may be below that."""
-    choice = state.requests.get(request_id)
-    if choice is not None and choice.is_blind and choice.is_open and epoch >= choice.epoch:
+def heard(state: State, choice: Choice, epoch: int, now_s: float) -> None:
+    """Its gateway names the attempt that it listens to: one begun without its answer may be below that."""
+    if choice.is_blind and choice.is_open and epoch >= choice.epoch:
         state.counts["raised_unanswered"] += 1
         _raise_above(state, choice, epoch, now_s)
 
@@ -88,10 +101,13 @@ def account(state: State, choice: Choice) -> None:
 
 def resume_unanswered(state: State, now_s: float) -> None:
     """Whose gateway did not answer in time is generated again: the same tokens."""
-    for choice in [c for c in state.asking.values() if c.answer_by_s is not None and c.answer_by_s <= now_s]:
+    late = [c for c in state.asking.values() if c.answer_by_s is not None and c.answer_by_s <= now_s]
+    for choice in late:
         choice.epoch += 1
         choice.is_blind = True
         resume(state, choice, now_s)
+    for request_id in dict.fromkeys(choice.request_id for choice in late):
+        forking.gather(state, state.requests[request_id])
 
 
 def learn(state: State, choice: Choice, generated: tuple[int, ...], now_s: float) -> bool:
@@ -110,7 +126,8 @@ def learn(state: State, choice: Choice, generated: tuple[int, ...], now_s: float
     return True
 
 
-def _part(state: State, choice: Choice, worker: WorkerBook, now_s: float) -> None:
+def _part(state: State, choice: Choice, worker: WorkerBook) -> list[Choice]:
+    """It is with no worker any more. Returns those who go on in another attempt: it, and who was to fork from it."""
     state.running.pop(choice.handle, None)
     state.needy.pop(choice.handle, None)
     residence.unreserve(state, choice)
@@ -120,17 +137,20 @@ def _part(state: State, choice: Choice, worker: WorkerBook, now_s: float) -> Non
     if not choice.is_open:
         state.queue.wake(tables.release(state.memory, choice))
         del state.choices[choice.handle]
-        return
+        forking.scatter(state, choice)
+        return []
+    forking.recall(state.memory, choice)
     state.counts["moved_sequences"] += 1
-    choice.epoch += 1
-    _ask(state, choice, _raised(state, choice), now_s)
-    if poison.is_poison(choice):
-        _condemn(state, choice, now_s)
+    parted = [*forking.take_forks(choice), choice]
+    for each in parted:
+        each.epoch += 1
+    return parted
 
 
-def _raised(state: State, choice: Choice) -> EpochRaised:
+def _raised(state: State, choices: Sequence[Choice]) -> EpochRaised:
     term, cell = state.term, state.policy.cell
-    return EpochRaised(choice.request_id, choice.epoch, term, cell, choice.deaths, choice.died_at)
+    epochs = tuple(ChoiceEpoch(c.index, c.epoch, c.deaths, c.died_at) for c in choices)
+    return EpochRaised(choices[0].request_id, term, cell, epochs)
 
 
 def _condemn(state: State, choice: Choice, now_s: float) -> None:
@@ -141,11 +161,23 @@ def _condemn(state: State, choice: Choice, now_s: float) -> None:
     lifecycle.fail(state, choice, Poison("workers die while they compute this request"), now_s)
 
 
-def _ask(state: State, choice: Choice, message: EpochRaised | LogQuery, now_s: float) -> None:
-    choice.phase = Phase.ASKING
-    choice.explain(Reason.WORKER_LOST, now_s)
-    state.asking[choice.handle] = choice
-    state.commands.append(Ask(choice.gateway, choice.request_id, message, choice.traceparent))
+def _ask(state: State, choices: Sequence[Choice], message: EpochRaised | LogQuery, now_s: float) -> None:
+    """Ask the gateway of these choices, all of one request."""
+    for choice in choices:
+        choice.phase = Phase.ASKING
+        choice.explain(Reason.WORKER_LOST, now_s)
+        state.asking[choice.handle] = choice
+    first = choices[0]
+    state.commands.append(Ask(first.gateway, first.request_id, message, first.traceparent))
+
+
+def _learned(state: State, choice: Choice, held: ChoiceLog, now_s: float) -> None:
+    if held.end:
+        lifecycle.conclude(state, choice, held.ids, held.end, now_s)
+    elif choice.phase is Phase.ASKING:
+        _answered(state, choice, held, now_s)
+    elif held.epoch >= choice.epoch:
+        _raise_above(state, choice, held.epoch, now_s)
 
 
 def _raise_above(state: State, choice: Choice, epoch: int, now_s: float) -> None:
@@ -155,7 +187,7 @@ def _raise_above(state: State, choice: Choice, epoch: int, now_s: float) -> None
         residence.move(state, choice, Reason.NOT_LISTENED_TO, now_s)
 
 
-def _answered(state: State, choice: Choice, log: RequestLog, now_s: float) -> None:
+def _answered(state: State, choice: Choice, log: ChoiceLog, now_s: float) -> None:
     """Go on from the longer log. An answer to an older question does not count: it promised less."""
     is_query = choice.answer_by_s is not None
     if log.epoch < choice.epoch and not is_query:
@@ -167,7 +199,6 @@ def _answered(state: State, choice: Choice, log: RequestLog, now_s: float) -> No
     elif log.epoch > choice.epoch:
         choice.epoch = log.epoch + 1
         choice.disown()
-    generated = log.choices[0].ids if log.choices else ()
     choice.is_blind = False
-    if learn(state, choice, generated, now_s):
+    if learn(state, choice, log.ids, now_s):
         resume(state, choice, now_s)

@@ -1,6 +1,6 @@
 """How a choice gets into a worker's order, leaves it, and what becomes of its blocks then."""
 
-from services.scheduler import keeping, tables
+from services.scheduler import forking, keeping, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -46,6 +46,7 @@ def left(state: State, choice: Choice) -> None:
     """No worker computes it any more: its blocks come back. A preempted one waits again."""
     choice.worker, choice.leaving, choice.chunked = "", False, 0
     unreserve(state, choice)
+    forking.recall(state.memory, choice)
     if choice.moves and choice.phase is Phase.WAITING:
         state.queue.wake(keeping.set_aside(state.memory, choice))
     else:
@@ -56,6 +57,8 @@ def left(state: State, choice: Choice) -> None:
         state.queue.push(choice)
     else:
         del state.choices[choice.handle]
+    if choice.phase is not Phase.WAITING or choice.generated:
+        forking.scatter(state, choice)
 
 
 def unreserve(state: State, choice: Choice) -> None:

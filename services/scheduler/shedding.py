@@ -31,7 +31,9 @@ def latest_start_s(state: State, choice: Choice) -> float:
 
 def shed(state: State, choice: Choice, now_s: float) -> bool:
     """End it if it waits and would be late even if begun now. A prefix that is being computed counts as cached."""
-    if choice.phase is not Phase.WAITING or choice.was_admitted or not state.running:
+    if choice.phase is not Phase.WAITING or not state.running:
+        return False
+    if any(each.was_admitted for each in state.requests[choice.request_id].choices):
         return False
     if now_s < latest_start_s(state, choice):
         return False

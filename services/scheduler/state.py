@@ -7,6 +7,7 @@ from libs.contracts.messages import HeldSequence, Hello
 from services.scheduler.choice import Choice, Noted
 from services.scheduler.events import Command
 from services.scheduler.eviction import Caching
+from services.scheduler.group import Group
 from services.scheduler.memory import Memory
 from services.scheduler.order import WaitQueue
 from services.scheduler.worker_book import WorkerBook
@@ -16,6 +17,8 @@ HYBRID = "hybrid"
 DISAGGREGATED = "disaggregated"
 PREFILL = "prefill"
 DECODE = "decode"
+
+Told = tuple[str, int]  # a choice as workers name it: its request and its index
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +90,16 @@ class State:
         self.memory = Memory(0, 1, policy.caching)
         self.workers: dict[str, WorkerBook] = {}  # by incarnation
         self.gateways: dict[str, Gateway] = {}  # those with requests
-        self.requests: dict[str, Choice] = {}
+        self.requests: dict[str, Group] = {}
         self.choices: dict[int, Choice] = {}
         self.queue = WaitQueue()
         self.asking: dict[int, Choice] = {}  # their gateways are asked for their logs
         self.rolls: dict[str, Roll] = {}  # by host
         self.is_open = False  # what older terms' workers compute is settled
+        self.settled: set[str] = set()  # requests that were done before that: nobody waits to know more of them
         self.is_succession = False  # a worker has obeyed an earlier term
         self.open_by_s: float | None = None  # since the first of them said Hello
-        self.inherited: dict[str, dict[str, HeldSequence]] = {}  # request → incarnation → what it said of it
+        self.inherited: dict[Told, dict[str, HeldSequence]] = {}  # choice → incarnation → what it said of it
         self.running: dict[int, Choice] = {}  # in some worker's order and not leaving it
         self.needy: dict[int, Choice] = {}  # running, and soon out of granted blocks
         self.cancelled: dict[str, float] = {}  # cancelled before they came: request id → deadline

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from libs.contracts.messages import BlockCopy
+from services.scheduler import forking
 from services.scheduler.choice import Choice
 from services.scheduler.keeping import abandon, copy_tails, deepest_run
 from services.scheduler.memory import Memory
@@ -97,6 +98,7 @@ def release(memory: Memory, choice: Choice) -> list[int]:
     woken = abandon(memory, choice)
     for block in reversed(choice.table):
         memory.give_back(block, choice.named)
+    forking.give_up_stake(memory, choice)
     choice.table, choice.named, choice.cursor, choice.reach, choice.shared_blocks = [], {}, 0, 0, 0
     return woken
 

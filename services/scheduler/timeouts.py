@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from libs.contracts import flow
 from libs.contracts.errors import DeadlineExceeded
 from services.scheduler import lifecycle, liveness, opening, recovery, roll_call, shedding
-from services.scheduler.choice import Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
 
@@ -62,11 +61,11 @@ def _end_late_requests(state: State, now_s: float) -> None:
         _, request_id = heapq.heappop(state.deadlines)
         if state.cancelled.get(request_id, now_s + 1) <= now_s:
             del state.cancelled[request_id]
-        choice = state.requests.get(request_id)
-        if choice is None or choice.phase is Phase.FAILED:
+        group = state.requests.get(request_id)
+        if group is None or group.is_failed:
             continue
-        if choice.deadline_s <= now_s:
+        if group.deadline_s <= now_s:
             error = DeadlineExceeded("the request's deadline has passed")
-            lifecycle.fail(state, choice, error, now_s, reason=Reason.DEADLINE)
+            lifecycle.fail(state, group.leader, error, now_s, reason=Reason.DEADLINE)
         else:
-            shedding.shed(state, choice, now_s)
+            shedding.shed(state, group.leader, now_s)

@@ -7,7 +7,7 @@ changed; after a Resync or a new Hello a Snapshot stands for all of them.
 from collections import deque
 from dataclasses import replace
 
-from libs.contracts.messages import Ack, BlockGrant, Chunk, Delta, Hello, Snapshot, StepResult
+from libs.contracts.messages import Ack, BlockGrant, Chunk, Delta, Hello, Snapshot, StepResult, Until
 from libs.contracts.order import StandingOrder
 from services.scheduler.choice import Choice
 from services.scheduler.chunk_size import ChunkSizes
@@ -127,6 +127,12 @@ class WorkerBook:
             self._pending.grants.setdefault(choice.handle, []).extend(blocks)
             self._extending.append(Extension(self.next_version, choice.handle, len(choice.table) - len(blocks)))
 
+    def raise_until(self, choice: Choice, until: int) -> None:
+        """It has stopped at its `until`, and goes on where it is."""
+        choice.until = until
+        if choice.handle not in self._pending.added:
+            self._pending.untils[choice.handle] = until
+
     @property
     def has_untaken_chunk(self) -> bool:
         """A chunk waits for the end of a step."""
@@ -145,6 +151,7 @@ class WorkerBook:
             self.isolates = 0
         self.prefilling.pop(handle, None)
         self._pending.grants.pop(handle, None)
+        self._pending.untils.pop(handle, None)
         if self._pending.added.pop(handle, None) is not None:
             return 0
         self._pending.removed.append(handle)
@@ -191,6 +198,7 @@ class WorkerBook:
             removed=tuple(pending.removed),
             added=tuple(choice.resident() for choice in added),
             grants=tuple(BlockGrant(handle, tuple(blocks)) for handle, blocks in pending.grants.items()),
+            untils=tuple(Until(handle, until) for handle, until in pending.untils.items()),
             copies=tuple(copy for choice in added for copy in choice.copies),
             chunks=tuple(pending.chunks),
         )

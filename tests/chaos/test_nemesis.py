@@ -64,7 +64,7 @@ def test_a_world_repeats_itself() -> None:
     runs = []
     for _ in range(2):
         world = Schedule(3).run()
-        runs.append([(call.request_id, call.outcome, call.got) for call in world.calls.values()])
+        runs.append([(call.request_id, call.outcome, call.answers) for call in world.calls.values()])
     assert runs[0] == runs[1]
 
 

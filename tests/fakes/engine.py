@@ -8,9 +8,10 @@ import hashlib
 import struct
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from libs.contracts.kv_layout import KvLayout, blocks_for
-from libs.contracts.messages import SamplingParams
+from libs.contracts.messages import Candidate, SamplingParams
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 from libs.engine.worker.residents import Residents
 from libs.engine.worker.serve import Loaded
@@ -118,10 +119,11 @@ class FakeEngine:
 
     def _sample(self, row: StepRow) -> Sampled | None:
         if row.token_ids[-1] in self.nan_ids:
-            return Sampled(-1, None, True)
+            return Sampled(-1, None, True, forks=(Sampled(-1, None, True),) * len(row.forks))
         if row.sample is None:
             return None
-        return draw(self.pool.read(row.block_table, row.base + len(row.token_ids)), row.sample)
+        ids = self.pool.read(row.block_table, row.base + len(row.token_ids))
+        return replace(draw(ids, row.sample), forks=tuple(draw(ids, fork) for fork in row.forks))
 
 
 def draw(ids: "array[int]", spec: SampleSpec) -> Sampled:
@@ -133,7 +135,15 @@ def draw(ids: "array[int]", spec: SampleSpec) -> Sampled:
     while token in spec.banned_ids:
         token = (token + 1) % VOCAB_SIZE
     logprob = -((word >> 32) % 4096) / 256 if spec.params.logprobs >= 0 else None  # exact in float32
-    return Sampled(token, logprob, False)
+    return Sampled(token, logprob, False, candidates(ids, spec) if spec.candidates else ())
+
+
+def candidates(ids: "array[int]", spec: SampleSpec) -> tuple[Candidate, ...]:
+    """Every id has a log-probability, a function of the ids alone; few of them differ."""
+    digest = hashlib.blake2b(ids.tobytes(), digest_size=64).digest()
+    scores = {token: -(digest[token % 64] + token // 64) / 16 for token in range(VOCAB_SIZE)}  # exact in float32
+    best = sorted(scores.keys() - set(spec.banned_ids), key=lambda token: (-scores[token], token))
+    return tuple(Candidate(token, scores[token]) for token in best[: spec.candidates])
 
 
 def expected(prompt_ids: Sequence[int], params: SamplingParams, choice: int = 0) -> tuple[tuple[int, ...], str]:

@@ -23,7 +23,7 @@ from libs.contracts.messages import (
     Snapshot,
     StepResult,
 )
-from libs.engine.rows import Sampled
+from libs.engine.rows import Sampled, StepRow
 from libs.engine.worker.residents import Residents
 from libs.engine.worker.step_values import Move, Step, Taken
 from libs.engine.worker.unacked import Unacked
@@ -52,12 +52,13 @@ class FakeWorker:
         self.engine = FakeEngine(pool, nan_ids=nan_ids)
         self.step_s, self.token_s = 0.02, 0.0
         self.took: list[tuple[float, int]] = []  # seconds and rows of each step
+        self.rows: list[StepRow] = []  # all that it computed
         self.link_up = False
         self.garbles: Callable[[Resident], bool] = lambda resident: False
         self.on_frame: Callable[[Resident, RowResult], object] = lambda resident, row: None
         self.fenced, self.steps, self._now_ns = "", 0, 0
         self.versions: list[int] = []  # as begun
-        self.delivered: dict[str, dict[int, int]] = {}  # request → position → token, as frames carry them
+        self.delivered: dict[str, dict[int, int]] = {}  # request → position → token, as frames carry them, of choice 0
         self.ends: dict[str, str] = {}
         self.identity = _identity(name, role, pool, tier, max_batch_tokens)
         self.residents = Residents(
@@ -131,12 +132,14 @@ class FakeWorker:
         samples = self._sample(step)
         took_s = self.step_s + self.token_s * sum(len(row.token_ids) for row in step.rows)
         self.took.append((took_s, len(step.rows)))
+        self.rows += step.rows
         started_ns, self._now_ns = self._now_ns, self._now_ns + int(took_s * 1e9)
         report = self.residents.absorb(step, samples, started_ns=started_ns, ended_ns=self._now_ns)
         self.steps += 1
         self._unacked.keep(report.result)
         for resident, row in zip(report.residents, report.result.rows, strict=True):
-            self._frame(resident.request_id, row)
+            if resident.choice == 0:
+                self._frame(resident.request_id, row)
             self.on_frame(resident, row)
         return report.result
 
@@ -150,7 +153,8 @@ class FakeWorker:
         for index, held in enumerate(step.held):
             spec = step.rows[index].sample
             if garbled[index] and spec is not None:  # what it draws is right all the same
-                samples[index] = draw(array("I", held.ids), spec)
+                ids, forks = array("I", held.ids), step.rows[index].forks
+                samples[index] = replace(draw(ids, spec), forks=tuple(draw(ids, fork) for fork in forks))
         return samples
 
     def _frame(self, request_id: str, row: RowResult) -> None:

@@ -218,7 +218,8 @@ class Stage:
         message = codec.decode_in("RepliesMessage", payload)
         match message:
             case EpochRaised():
-                self.epochs[message.request_id] = max(message.epoch, self.epochs[message.request_id])
+                epochs = [raised.epoch for raised in message.choices]
+                self.epochs[message.request_id] = max(*epochs, self.epochs[message.request_id])
                 return codec.encode(Logs((self._log(message.request_id),)))
             case LogQuery():
                 return codec.encode(Logs(tuple(self._log(request_id) for request_id in message.request_ids)))
@@ -228,7 +229,7 @@ class Stage:
     def _log(self, request_id: str) -> RequestLog:
         rows = self.logs[request_id]
         end = next((row.end for row in rows.values() if row.end), "")
-        return RequestLog(request_id, True, self.epochs[request_id], (ChoiceLog(0, self.ids(request_id), end),))
+        return RequestLog(request_id, True, (ChoiceLog(0, self.ids(request_id), end, self.epochs[request_id]),))
 
     async def _host(self, payload: bytes, traceparent: str) -> bytes:
         message = codec.decode_in("HostMessage", payload)

@@ -31,6 +31,9 @@ class Row(ctypes.Structure):
         ("banned", Pointer),
         *((name, Int) for name in ("banned_count", "wants_logprob", "token", "is_nan")),
         ("logprob", Float),
+        ("fork_count", Int),
+        *((name, Pointer) for name in ("forks", "top")),
+        ("top_count", Int),
     ]
 
 

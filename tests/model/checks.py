@@ -8,7 +8,6 @@ from services.scheduler import roll_call
 from services.scheduler.audit import audit
 from services.scheduler.reasons import Reason
 from services.scheduler.worker_book import VERSIONS_AHEAD
-from tests.fakes.engine import expected
 from tests.model.actors import Gateway, Scheduler
 from tests.model.demand import Call
 from tests.model.worker import Worker
@@ -79,10 +78,12 @@ def _schedulers(world: World) -> Iterator[str]:
 
 def _clients(world: World) -> Iterator[str]:
     for call in world.calls.values():
-        if tuple(call.got) != call.ids[: len(call.got)]:
-            yield f"{call.request_id} got {call.got}, not {call.ids}"
-        if call.outcome == "done" and not call.is_right:
-            yield f"{call.request_id} ended by {call.got_reason} after {len(call.got)}: {call.reason}, {len(call.ids)}"
+        for index, answer in enumerate(call.answers):
+            which, got = f"choice {index} of {call.request_id}", answer.got
+            if tuple(got) != answer.ids[: len(got)]:
+                yield f"{which} got {got}, not {answer.ids}"
+            if call.outcome == "done" and not answer.is_right:
+                yield f"{which} ended by {answer.got_reason} after {len(got)}: {answer.reason}, {len(answer.ids)}"
         if call.outcome not in ("", "done", "gone") and not _may_fail(world, call):
             yield f"{call.request_id} failed: {call.outcome}"
     for gateway in world.gateways:
@@ -91,13 +92,13 @@ def _clients(world: World) -> Iterator[str]:
 
 def _logs(world: World, gateway: Gateway) -> Iterator[str]:
     for request_id, stream in gateway.streams.items():
-        if stream.epoch < world.epochs.get(request_id, 0):
-            yield f"{gateway.name} went back to epoch {stream.epoch} of {request_id}"
-        world.epochs[request_id] = stream.epoch
-        call, ids = world.calls[request_id], tuple(stream.choices[0].log.ids)
-        undisturbed = call.ids if not call.stops else expected(call.prompt, call.params)[0]
-        if ids != undisturbed[: len(ids)]:
-            yield f"{gateway.name} has {ids} of {request_id}, not {undisturbed}"
+        for choice, answer in zip(stream.choices, world.calls[request_id].answers, strict=True):
+            key, ids = (request_id, choice.index), tuple(choice.log.ids)
+            if choice.epoch < world.epochs.get(key, 0):
+                yield f"{gateway.name} went back to epoch {choice.epoch} of {key}"
+            world.epochs[key] = choice.epoch
+            if ids != answer.undisturbed[: len(ids)]:
+                yield f"{gateway.name} has {ids} of {key}, not {answer.undisturbed}"
 
 
 def _may_fail(world: World, call: Call) -> bool:
@@ -107,7 +108,7 @@ def _may_fail(world: World, call: Call) -> bool:
         return True
     if call.outcome == "poison":
         return world.died.get("Worker", 0) >= DEATHS_OF_POISON
-    return call.outcome in UNACCEPTED and not call.got
+    return call.outcome in UNACCEPTED and call.is_untouched
 
 
 def finish(world: World) -> None:
@@ -146,7 +147,7 @@ def _kept(world: World) -> Iterator[str]:
         return
     state = leader.state
     pool = state.memory.pool
-    yield from (f"{choice.request_id} is {choice.phase}" for choice in state.requests.values())
+    yield from (f"{group.request_id} is not over" for group in state.requests.values())
     yield from (f"{choice.request_id} has not left: {choice.phase}" for choice in state.choices.values())
     if state.facts is not None and (pool.held_blocks or pool.freeing):
         yield f"{pool.held_blocks} blocks are held, {len(pool.freeing)} freeing"

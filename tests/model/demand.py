@@ -41,24 +41,39 @@ class Words:
         return False
 
 
+CHOICES = (1, 1, 1, 2, 3)
+
+
+@dataclass(slots=True)
+class Answer:
+    """One choice of a request: what its client must get, and what it got so far."""
+
+    undisturbed: tuple[int, ...]  # without its stop string
+    ids: tuple[int, ...]
+    reason: str
+    got: list[int] = field(default_factory=list)
+    got_reason: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        return (tuple(self.got), self.got_reason) == (self.ids, self.reason)
+
+
 @dataclass(slots=True)
 class Call:
-    """One client's request: what it must get, and what it got so far."""
+    """One client's request."""
 
     request_id: str
     gateway: str
     prompt: tuple[int, ...]
     params: SamplingParams
     stops: tuple[str, ...]
-    ids: tuple[int, ...]  # that it must get
-    reason: str
-    got: list[int] = field(default_factory=list)
+    answers: tuple[Answer, ...]
     outcome: str = ""  # "done", "gone", or the code of an error; "" while it waits
-    got_reason: str = ""
 
     @property
-    def is_right(self) -> bool:
-        return (tuple(self.got), self.got_reason) == (self.ids, self.reason)
+    def is_untouched(self) -> bool:
+        return not any(answer.got for answer in self.answers)
 
 
 class Demand:
@@ -72,20 +87,28 @@ class Demand:
         choice, length = divmod(choice, len(LENGTHS))
         choice, first = divmod(choice, len(FIRST_IDS))
         choice, sampling = divmod(choice, len(SAMPLINGS))
-        place = STOP_PLACES[choice % len(STOP_PLACES)]
+        choice, stop = divmod(choice, len(STOP_PLACES))
+        place, choices = STOP_PLACES[stop], CHOICES[choice % len(CHOICES)]
         prompt = tuple(FIRST_IDS[first] + index % 300 for index in range(LENGTHS[length]))
         params = SAMPLINGS[sampling]
         room = min(params.max_tokens, self._limit_tokens - len(prompt))
-        ids, reason = expected(prompt, replace(params, max_tokens=room))
+        undisturbed = [expected(prompt, replace(params, max_tokens=room), index) for index in range(choices)]
+        answers = [Answer(ids, ids, reason) for ids, reason in undisturbed]
         stops: tuple[str, ...] = ()
+        ids = answers[0].ids
         if place is not None and params.min_tokens <= place < len(ids) - 1:
             stops = (Words().token_bytes(ids[place]).decode(),)
-            ids, reason = _stopped(ids, params.min_tokens, ids[place]), "stop"
-        return Call(f"cmpl-{next(self._numbers)}", gateway, prompt, params, stops, ids, reason)
+            answers = [_stopped(answer, params.min_tokens, ids[place]) for answer in answers]
+        return Call(f"cmpl-{next(self._numbers)}", gateway, prompt, params, stops, tuple(answers))
 
 
-def _stopped(ids: tuple[int, ...], min_tokens: int, stop: int) -> tuple[int, ...]:
-    return ids[: ids.index(stop, max(min_tokens - 1, 0)) + 1]
+def _stopped(answer: Answer, min_tokens: int, stop: int) -> Answer:
+    """As it ends where its text has this token; one that ends an answer by itself has no text."""
+    shown = answer.ids[:-1] if answer.reason == "stop" else answer.ids
+    first = max(min_tokens - 1, 0)
+    if stop not in shown[first:]:
+        return answer
+    return Answer(answer.undisturbed, answer.ids[: answer.ids.index(stop, first) + 1], "stop")
 
 
 def stream_of(call: Call, metrics: Metrics, now_s: float) -> Stream:
@@ -95,6 +118,7 @@ def stream_of(call: Call, metrics: Metrics, now_s: float) -> Stream:
         prompt=Prompt(ids=call.prompt, kind="ids"),
         params=call.params,
         stops=call.stops,
+        choices=len(call.answers),
         stream=True,
         include_usage=False,
         continuous_usage=False,
@@ -109,8 +133,9 @@ async def serve(call: Call, stream: Stream, hub: Hub) -> None:
     try:
         await hub.send(stream)
         async for delta in stream.deltas():
-            call.got += delta.token_ids
-            call.got_reason = delta.finish_reason or ""
+            answer = call.answers[delta.index]
+            answer.got += delta.token_ids
+            answer.got_reason = delta.finish_reason or ""
         call.outcome = "done"
     except ClientGone:
         call.outcome = "gone"

@@ -95,17 +95,17 @@ class FairShare(RuleBasedStateMachine):
     @invariant()
     def delivered(self) -> None:
         """Gateways take what has ended."""
-        for request_id, choice in list(self.cell.state.requests.items()):
-            if choice.phase is Phase.ENDED:
+        for request_id, group in list(self.cell.state.requests.items()):
+            if all(choice.phase is Phase.ENDED for choice in group.choices):
                 self.cell.deliver(request_id)
-            elif choice.phase is Phase.FAILED:
-                assert choice.reason in (Reason.FAILED, Reason.DEADLINE, Reason.SHED)
+            elif group.is_failed:
+                assert group.leader.reason in (Reason.FAILED, Reason.DEADLINE, Reason.SHED)
                 self.cell.answer(request_id, live=True)
 
     def compare(self) -> None:
         """For each two tenants of a class that have waited since the same moment: how far apart they were served.
 
-        One whose waiting choices are all parked waits for no turn.
+        One whose waiting choices are all parked, or that has its part of the cell, waits for no turn.
         """
         served = self._waiting()
         since: dict[tuple[int, str, str], int] = {}
@@ -121,7 +121,8 @@ class FairShare(RuleBasedStateMachine):
     def _waiting(self) -> Served:
         state = self.cell.state
         waiting = [c for c in state.choices.values() if c in state.queue and c.handle not in state.queue.parked]
-        return {(c.sequence.priority, c.share.tenant): c.share.served for c in waiting if not c.was_admitted}
+        fresh = [choice for choice in waiting if not (choice.was_admitted or choice.share.is_held)]
+        return {(choice.sequence.priority, choice.share.tenant): choice.share.served for choice in fresh}
 
     def teardown(self) -> None:
         """Everybody ends: by its tokens, or by its deadline."""
@@ -137,7 +138,7 @@ class FairShare(RuleBasedStateMachine):
             if is_over():
                 return
             self.work(1)
-        raise AssertionError({r: c.reason for r, c in self.cell.state.requests.items()})
+        raise AssertionError({r: group.leader.reason for r, group in self.cell.state.requests.items()})
 
 
 NIGHTLY = "nightly"

@@ -109,7 +109,7 @@ class Worker(Process):
         self._begun_ns = int(self.clock.now_s * 1e9)
         samples = self._engine.step(rows)
         return [
-            replace(sampled, token_id=sampled.token_id ^ 1) if sampled and self.is_fenced(held) else sampled
+            _garbled(sampled) if sampled and self.is_fenced(held) else sampled
             for sampled, held in zip(samples, self.under_way.held, strict=True)
         ]
 
@@ -138,3 +138,7 @@ class Worker(Process):
         done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         for part in done:
             part.result()
+
+
+def _garbled(sampled: Sampled) -> Sampled:
+    return replace(sampled, token_id=sampled.token_id ^ 1, forks=tuple(map(_garbled, sampled.forks)))

@@ -38,7 +38,7 @@ class World:
         self.workers: list[Worker] = []
         self.gateways: list[Gateway] = []
         self.tokenizers: list[Tokenizer] = []
-        self.epochs: dict[str, int] = {}  # of requests, as their gateways last had them
+        self.epochs: dict[tuple[str, int], int] = {}  # of choices, as their gateways last had them
         self.ended: list[tuple[str, str]] = []  # by schedulers that are gone
         self.died: dict[str, int] = {}  # how many of each kind
         self._births = 0
@@ -263,10 +263,8 @@ class World:
         """Given up by the only leader there is, and taken back at its gateway."""
         states = [scheduler.state for scheduler in self.schedulers if scheduler.state is not None]
         book = states[0].workers.get(worker.incarnation) if len(self.schedulers) == len(states) == 1 else None
-        if book is None or not book.is_lost:
-            return False
-        streams = [gateway.hub._streams.get(held.resident.request_id) for gateway in self.gateways]
-        return all(stream is None or stream.epoch > held.resident.epoch for stream in streams)
+        is_lost = book is not None and book.is_lost
+        return is_lost and not any(gateway.listens_to(held.resident) for gateway in self.gateways)
 
     def _number(self) -> int:
         self._births += 1

@@ -44,6 +44,8 @@ SETTINGS = {
     "gateway": {
         "host",
         "port",
+        "grpc_port",
+        "grpc_admin_port",
         "model_dir",
         "model",
         "api_key",
@@ -54,6 +56,7 @@ SETTINGS = {
         "max_waiting",
         "max_wait_s",
         "short_queue",
+        "max_choices",
         "max_connections",
         "max_model_len",
     },

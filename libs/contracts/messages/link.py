@@ -54,8 +54,16 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """A token that may follow, with its natural-log probability by the raw logits."""
+
+    token_id: int
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
 class RowResult:
-    """What one resident did since its last report."""
+    """What one resident, or a fork of it, did since its last report."""
 
     sequence: int
     epoch: int
@@ -65,6 +73,7 @@ class RowResult:
     logprobs: tuple[float, ...]
     end: str  # "" | "stop" | "length" | "error"
     at_until: bool  # stopped by itself: the removal is confirmed
+    candidates: tuple[Candidate, ...] = ()  # the likeliest first, equal ones by id
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,15 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
+class Fork:
+    """Another choice of a resident's request: its token of position 0 is drawn from the same logits."""
+
+    sequence: int
+    choice: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Resident:
     """A sequence added to a worker. It may write from slot `cursor` on; blocks wholly below are read-only."""
 
@@ -148,6 +166,8 @@ class Resident:
     cached_tokens: int
     traceparent: str
     reach: int = 0  # above `cursor`: it begins where the fill counts of its table end, at most here, and tells so
+    forks: tuple[Fork, ...] = ()
+    candidates: int = 0  # above 0: its step draws nothing and tells so many of the likeliest next tokens
 
 
 @dataclass(frozen=True, slots=True)

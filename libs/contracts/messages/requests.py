@@ -84,15 +84,23 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochRaised:
-    """scheduler → gateway: drop frames of lower epochs from now on. Answered by Logs."""
+class ChoiceEpoch:
+    """The attempt at one choice that counts from now on."""
 
-    request_id: str
+    choice: int
     epoch: int
-    term: int
-    cell: str
     deaths: int = 0  # of workers that were computing it; the gateway keeps both for the next term
     died_at: int = 0  # committing beyond this clears them
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRaised:
+    """scheduler → gateway: drop frames of lower epochs of these choices from now on. Answered by Logs."""
+
+    request_id: str
+    term: int
+    cell: str
+    choices: tuple[ChoiceEpoch, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,16 +148,16 @@ class ChoiceLog:
     choice: int
     ids: tuple[int, ...]
     end: str  # "" while open
+    epoch: int
+    deaths: int = 0  # as EpochRaised told
+    died_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLog:
     request_id: str
     live: bool
-    epoch: int
     choices: tuple[ChoiceLog, ...]
-    deaths: int = 0  # as EpochRaised told
-    died_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

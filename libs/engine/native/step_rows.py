@@ -3,10 +3,12 @@
 import ctypes
 from array import array
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from kernels.native.structs import HrRow
+from kernels.native.structs import HrRow, HrTop
 from libs.contracts.kv_layout import blocks_for
+from libs.contracts.messages import Candidate
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 
 FIRST_ROWS: Final = 64
@@ -21,6 +23,7 @@ class StepRows:
     def __init__(self, block_tokens: int) -> None:
         self._block_tokens = block_tokens
         self._ids = self._tables = self._banned = array("i")
+        self._held: list[object] = []  # forks and candidates of the step, which few steps have
         self._grow(FIRST_ROWS)
 
     def fill(self, rows: Sequence[StepRow]) -> None:
@@ -28,11 +31,14 @@ class StepRows:
         if len(rows) > len(self._rows):
             self._grow(2 * len(rows))
         self._ids, self._tables, self._banned = ids, tables, banned = array("i"), array("i"), array("i")
+        self._held.clear()
         for row in rows:
             ids.extend(row.token_ids)
             tables.extend(row.block_table[: self._used(row)])
             if row.sample is not None:
                 banned.extend(row.sample.banned_ids)
+            for fork in row.forks:
+                banned.extend(fork.banned_ids)
         start, table, ban = 0, tables.buffer_info()[0], banned.buffer_info()[0]
         for row, out in zip(rows, self._rows, strict=False):
             used, tokens, sample = self._used(row), len(row.token_ids), row.sample
@@ -40,10 +46,11 @@ class StepRows:
             out.start, out.tokens, out.base, out.table = start, tokens, row.base, table
             start += tokens
             table += INT32_BYTES * used
-            out.draws = sample is not None
+            out.draws, out.fork_count, out.top_count = sample is not None, 0, 0
             if sample is not None:
-                _fill_sampling(out, sample, ban)
-                ban += INT32_BYTES * len(sample.banned_ids)
+                ban = self._fill_sampling(out, sample, ban)
+                if row.forks:
+                    ban = self._fill_forks(out, row.forks, ban)
 
     def _used(self, row: StepRow) -> int:
         return blocks_for(row.base + len(row.token_ids), self._block_tokens)
@@ -62,7 +69,29 @@ class StepRows:
 
     def results(self, rows: Sequence[StepRow]) -> list[Sampled | None]:
         """What the kernels wrote, in the order of the rows."""
-        return [_result(out, row.sample) for row, out in zip(rows, self._rows, strict=False)]
+        return [_result(out, row) for row, out in zip(rows, self._rows, strict=False)]
+
+    def _fill_forks(self, out: HrRow, specs: Sequence[SampleSpec], ban: int) -> int:
+        forks = (HrRow * len(specs))()
+        self._held.append(forks)
+        out.forks, out.fork_count = ctypes.addressof(forks), len(specs)
+        for fork, spec in zip(forks, specs, strict=True):
+            fork.draws = True
+            ban = self._fill_sampling(fork, spec, ban)
+        return ban
+
+    def _fill_sampling(self, out: HrRow, spec: SampleSpec, ban: int) -> int:
+        """`ban` is where its banned ids lie; returns where the next ones do."""
+        params = spec.params
+        out.temperature, out.min_p, out.top_p, out.top_k = params.temperature, params.min_p, params.top_p, params.top_k
+        out.position, out.key = spec.position, (params.seed + spec.choice) & KEY_MASK
+        out.banned, out.banned_count = ban, len(spec.banned_ids)
+        out.wants_logprob = params.logprobs >= 0 or spec.candidates > 0
+        if spec.candidates:
+            top = (HrTop * spec.candidates)()
+            self._held.append(top)
+            out.top, out.top_count = ctypes.addressof(top), spec.candidates
+        return ban + INT32_BYTES * len(spec.banned_ids)
 
     def _grow(self, count: int) -> None:
         self._memory = (HrRow * count)()
@@ -70,17 +99,22 @@ class StepRows:
         self._rows = list(self._memory)  # one view a row, made once
 
 
-def _fill_sampling(out: HrRow, spec: SampleSpec, banned_address: int) -> None:
-    params = spec.params
-    out.temperature, out.min_p, out.top_p, out.top_k = params.temperature, params.min_p, params.top_p, params.top_k
-    out.position, out.key = spec.position, (params.seed + spec.choice) & KEY_MASK
-    out.banned, out.banned_count = banned_address, len(spec.banned_ids)
-    out.wants_logprob = params.logprobs >= 0
-
-
-def _result(out: HrRow, spec: SampleSpec | None) -> Sampled | None:
+def _result(out: HrRow, row: StepRow) -> Sampled | None:
     if out.is_nan:
-        return NOT_FINITE
-    if spec is None:
+        return NOT_FINITE if not row.forks else replace(NOT_FINITE, forks=(NOT_FINITE,) * len(row.forks))
+    if row.sample is None:
         return None
-    return Sampled(out.token, out.logprob if spec.params.logprobs >= 0 else None, False)
+    if not row.forks:
+        return _drawn(out, row.sample)
+    forks = (HrRow * out.fork_count).from_address(out.forks)
+    return replace(
+        _drawn(out, row.sample), forks=tuple(_drawn(fork, spec) for fork, spec in zip(forks, row.forks, strict=True))
+    )
+
+
+def _drawn(out: HrRow, spec: SampleSpec) -> Sampled:
+    logprob = out.logprob if spec.params.logprobs >= 0 else None
+    if not spec.candidates:
+        return Sampled(out.token, logprob, False)
+    tops = (HrTop * out.top_count).from_address(out.top)
+    return Sampled(out.token, logprob, False, tuple(Candidate(top.id, top.logprob) for top in tops if top.id >= 0))

@@ -77,27 +77,34 @@ class Held:
             self.cursor = filled_to
 
     def row(self, tokens: int) -> StepRow:
-        """The next `tokens` tokens as a row; it samples when they are all that is known."""
-        end = self.cursor + tokens
-        sample = None
-        if end == len(self.ids):
-            banned = self._ending_ids if self.position < self.resident.params.min_tokens else ()
-            sample = SampleSpec(self.resident.params, self.position, self.resident.choice, tuple(banned))
-        return StepRow(self.ids[self.cursor : end], self.cursor, self.table, sample)
+        """The next `tokens` tokens as a row; it samples when they are all that is known, and so do its forks."""
+        end, resident = self.cursor + tokens, self.resident
+        ids = self.ids[self.cursor : end]
+        if end < len(self.ids):
+            return StepRow(ids, self.cursor, self.table, None)
+        banned = tuple(self._ending_ids) if self.position < resident.params.min_tokens else ()
+        sample = SampleSpec(resident.params, self.position, resident.choice, banned, resident.candidates)
+        if not resident.forks or self.position:
+            return StepRow(ids, self.cursor, self.table, sample)
+        forks = tuple(replace(sample, choice=fork.choice) for fork in resident.forks)
+        return StepRow(ids, self.cursor, self.table, sample, forks)
 
     def commit(self, tokens: int, sampled: Sampled | None) -> RowResult:
         """Take in what the step did with a row of `tokens` tokens.
 
-        Not-finite logits end the sequence where it was: its KV is not to be trusted.
+        Not-finite logits end the sequence where it was: its KV is not to be trusted. One that was to tell candidates
+        has stopped: which of them follows is not its to say.
         """
         position, drawn = self.position, sampled
         if drawn is not None and drawn.is_nan:
             self.end, drawn = ERROR, None
         else:
             self.cursor += tokens
+        if drawn is not None and self.resident.candidates:
+            return replace(self.result(position), at_until=True, candidates=drawn.candidates)
         if drawn is not None:
             self.ids.append(drawn.token_id)
-            self.end = self._judge(drawn.token_id)
+            self.end = self.judge(drawn.token_id, self.position)
         return self.result(position, drawn)
 
     def result(self, position: int, drawn: Sampled | None = None) -> RowResult:
@@ -147,8 +154,8 @@ class Held:
             resident.cached_tokens,
         )
 
-    def _judge(self, token_id: int) -> str:
-        """min_tokens needs no look: until then no ending id can be drawn."""
+    def judge(self, token_id: int, generated: int) -> str:
+        """How the last of so many tokens ends it, or "". min_tokens needs no look: until then no ending id is drawn."""
         if token_id in self._ending_ids:
             return STOP
-        return LENGTH if self.position >= self.resident.params.max_tokens else ""
+        return LENGTH if generated >= self.resident.params.max_tokens else ""

@@ -25,6 +25,7 @@ from libs.contracts.messages import (
 )
 from libs.contracts.order import StandingOrder
 from libs.engine.rows import Sampled
+from libs.engine.worker.forks import forked
 from libs.engine.worker.held import ERROR, Held
 from libs.engine.worker.ports import FillCounts
 from libs.engine.worker.step_values import Move, Step, StepReport, Taken
@@ -132,19 +133,20 @@ class Residents:
 
     def absorb(self, step: Step, samples: Sequence[Sampled | None], *, started_ns: int, ended_ns: int) -> StepReport:
         """Take in what the engine answered to `step.rows`, entry by entry."""
-        results = []
+        reports: list[tuple[Resident, RowResult]] = []  # of the forks of a resident before its own
         for row, held, sampled in zip(step.rows, step.held, samples, strict=True):
             assert sampled is not None or row.sample is None, "the engine answers every row that asks for a token"
-            results.append(held.commit(len(row.token_ids), sampled))
+            result = held.commit(len(row.token_ids), sampled)
+            reports += [*forked(held, result, sampled), (held.resident, result)]
             if held.to_commit == 1 and not held.is_stopped and not self._slots(held):
                 self._set_wait(held, OUT_OF_GRANT, ended_ns)  # said with the token that used the last slot
         self.step_number += 1
-        result = StepResult(
+        done = StepResult(
             self._identity.incarnation,
             self._order_term,
             self.version,
             self.step_number,
-            tuple(results),
+            tuple(result for _, result in reports),
             tuple(self._waits),
             tuple(self._removed),
             self._copies_done,
@@ -155,7 +157,7 @@ class Residents:
             tuple(self._swapped),
         )
         self._waits, self._removed, self._found, self._copies_done, self._swapped = [], [], [], 0, []
-        return StepReport(result, tuple(held.resident for held in step.held))
+        return StepReport(done, tuple(resident for resident, _ in reports))
 
     def _await_snapshot(self) -> None:
         self._queue.clear()

@@ -87,3 +87,21 @@ def test_a_row_that_would_touch_foreign_memory_is_refused(row: StepRow) -> None:
     """C would not notice."""
     with pytest.raises(AssertionError):
         StepRows(16).fill([row])
+
+
+def test_forks_and_candidates_are_of_their_step_alone() -> None:
+    """A fork has its own key and its own banned ids; the step after has neither forks nor candidates."""
+    rows = StepRows(16)
+    rows.fill([StepRow([1], 0, [0], spec(0, 2, (7,)), (spec(0, 0, (8, 9)), spec(0, 1)))])
+    (row,) = seen(rows, 1)
+    forks = (HrRow * row.fork_count).from_address(row.forks)
+    assert [(fork.key, fork.draws, numbers(fork.banned, fork.banned_count)) for fork in forks] == [
+        (0, 1, [8, 9]),
+        (1, 1, []),
+    ]
+    rows.fill([StepRow([1], 0, [0], SampleSpec(SamplingParams(), 0, 0, (), candidates=4))])
+    assert (row.fork_count, row.top_count, row.wants_logprob) == (0, 4, 1)
+
+    rows.fill([StepRow([1], 0, [0], spec())])
+
+    assert (row.fork_count, row.top_count, row.wants_logprob) == (0, 0, 0)

@@ -8,6 +8,7 @@ import pytest
 from libs.contracts import codec
 from libs.contracts.messages import (
     Cancel,
+    ChoiceEpoch,
     ChoiceLog,
     Delivered,
     EpochRaised,
@@ -90,8 +91,8 @@ async def test_a_raised_epoch_fences_the_frames_before_it(gateway: Gateway) -> N
     await gateway.backend.accept(request)
     await gateway.backend.tokens(request, 0, b"ab")
 
-    logs = gateway.service.hub.on_reply(EpochRaised(request.request_id, 2, TERM, CELL))
-    assert logs == Logs((RequestLog(request.request_id, True, 2, (ChoiceLog(0, tuple(b"ab"), ""),)),))
+    logs = gateway.service.hub.on_reply(EpochRaised(request.request_id, TERM, CELL, (ChoiceEpoch(0, 2),)))
+    assert logs == Logs((RequestLog(request.request_id, True, (ChoiceLog(0, tuple(b"ab"), "", 2),)),))
     await gateway.backend.tokens(request, 2, b"X", epoch=1)
     await gateway.backend.tokens(request, 2, b"c", "length", epoch=2)
     assert (await call.json())["choices"][0]["text"] == "abc"
@@ -104,7 +105,7 @@ async def test_what_is_said_of_a_request_names_its_attempt_and_its_trace(gateway
     queued = await gateway.bus.queue.get()
     request = codec.decode(Request, queued.payload)
     await gateway.backend.accept(request)
-    gateway.service.hub.on_reply(EpochRaised(request.request_id, 3, TERM, CELL))
+    gateway.service.hub.on_reply(EpochRaised(request.request_id, TERM, CELL, (ChoiceEpoch(0, 3),)))
     gateway.backend.log[request.request_id] = (tuple(b"ab"), "")
     await gateway.backend.tokens(request, 1, b"b", epoch=3)
     resend = await asyncio.wait_for(gateway.backend.control.get(), 5)
@@ -121,7 +122,7 @@ async def test_stale_words_of_schedulers_are_counted(gateway: Gateway) -> None:
     call = gateway.complete()
     request = await gateway.taken()
     await gateway.backend.accept(request)
-    gateway.service.hub.on_reply(EpochRaised(request.request_id, 2, TERM, CELL))
+    gateway.service.hub.on_reply(EpochRaised(request.request_id, TERM, CELL, (ChoiceEpoch(0, 2),)))
     stale_term = gateway.service.hub.on_reply(Finished(request.request_id, 2, 0, 9, "stop", TERM - 1, CELL))
     stale_epoch = gateway.service.hub.on_reply(Finished(request.request_id, 1, 0, 9, "stop", TERM, CELL))
 
@@ -142,8 +143,8 @@ async def test_a_new_term_learns_what_is_held_and_what_is_gone(gateway: Gateway)
 
     assert logs == Logs(
         (
-            RequestLog(request.request_id, True, 1, (ChoiceLog(0, (97,), ""),)),
-            RequestLog("gone", False, 0, ()),
+            RequestLog(request.request_id, True, (ChoiceLog(0, (97,), "", 1),)),
+            RequestLog("gone", False, ()),
         )
     )
 
@@ -153,7 +154,7 @@ async def test_what_is_told_names_the_highest_term_that_is_known(gateway: Gatewa
     call = gateway.complete(max_tokens=3)
     request = await gateway.taken()
     await gateway.backend.accept(request)
-    gateway.service.hub.on_reply(EpochRaised(request.request_id, 2, TERM + 4, CELL))
+    gateway.service.hub.on_reply(EpochRaised(request.request_id, TERM + 4, CELL, (ChoiceEpoch(0, 2),)))
     call.leave()
     cancel = await gateway.backend.told(Cancel)
     assert isinstance(cancel, Cancel) and cancel.term == TERM + 4
@@ -168,8 +169,8 @@ async def test_a_scheduler_whose_term_is_over_is_not_obeyed(gateway: Gateway) ->
     hub.on_reply(LogQuery((), TERM + 1, CELL))
 
     assert hub.on_reply(Finished(request.request_id, 1, 0, 0, "stop", TERM, CELL)) == Known(False)
-    assert hub.on_reply(EpochRaised(request.request_id, 9, TERM, CELL)) == Logs(
-        (RequestLog(request.request_id, False, 0, ()),)
+    assert hub.on_reply(EpochRaised(request.request_id, TERM, CELL, (ChoiceEpoch(0, 9),))) == Logs(
+        (RequestLog(request.request_id, False, ()),)
     )
     await gateway.backend.tokens(request, 0, b"a", "length")
     assert (await call.json())["choices"][0]["text"] == "a"

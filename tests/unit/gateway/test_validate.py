@@ -89,7 +89,7 @@ def test_a_tiny_temperature_is_greedy(temperature: float) -> None:
         ("prompt", ["", [], [[]], [""], [-1], [257], [1 << 31], [1 << 63], [1, 2.5], ["a", "b"], [[1], [2]], None, {}]),
         ("stream", ["yes", 1]),
         ("stream_options", [{"include_usage": True}, 1]),
-        ("n", [0, 2, -1, 10**9, "1", True]),
+        ("n", [0, 129, -1, 10**9, "1", True]),
         ("best_of", [2]),
         ("logprobs", [0, 5, True]),
         ("logit_bias", [{"5": 100}]),

@@ -89,7 +89,7 @@ class Cell:
         self.replies: list[Done | Resent | CellStatus] = []
         self.decide = turn  # or the same with something beside it
         self.commands: list[list[Command]] = []
-        self.gateway = FakeGateway(lambda request_id, position: self.resend(request_id, position).ids)
+        self.gateway = FakeGateway(lambda request_id, choice, position: self.resend(request_id, position, choice).ids)
         self.gateway_answers = self.host_answers = True
         self.asks: list[Ask] = []  # not yet answered
         self.host_asks: list[AskHost] = []  # likewise
@@ -186,7 +186,7 @@ class Cell:
         **fields: Any,
     ) -> Arrived:
         """The event of `submit`, to be taken in with others. `fields` are the Sequence's."""
-        self.gateway.open(request_id)
+        self.gateway.open(request_id, fields.get("choices", 1))
         sequence = messages.Sequence(
             request_id=request_id,
             epoch=1,
@@ -213,15 +213,16 @@ class Cell:
         return self._done(Cancel(request_id, int((self.now_s + deadline_s) * 1000)))
 
     def deliver(self, request_id: str) -> bool:
-        totals = (len(self.log(request_id)),)
+        group = self.state.requests.get(request_id)
+        totals = tuple(len(self.log(request_id, choice.index)) for choice in group.choices) if group else (0,)
         self.gateway.close(request_id)
         return self._done(Delivered(request_id, totals))
 
-    def stop_at(self, request_id: str, position: int) -> bool:
-        return self._done(StopAt(request_id, 0, position))
+    def stop_at(self, request_id: str, position: int, choice: int = 0) -> bool:
+        return self._done(StopAt(request_id, choice, position))
 
-    def resend(self, request_id: str, position: int = 0) -> Resent:
-        resent = self.ask(Resend(request_id, 0, position))
+    def resend(self, request_id: str, position: int = 0, choice: int = 0) -> Resent:
+        resent = self.ask(Resend(request_id, choice, position))
         assert isinstance(resent, Resent)
         return resent
 
@@ -266,11 +267,11 @@ class Cell:
         free, cached, held, freeing = self.blocks
         return held == freeing == 0 and free + cached == self.pool.blocks and not self.state.choices
 
-    def choice(self, request_id: str) -> Choice:
-        return self.state.requests[request_id]
+    def choice(self, request_id: str, index: int = 0) -> Choice:
+        return self.state.requests[request_id].choices[index]
 
-    def log(self, request_id: str) -> tuple[int, ...]:
-        return self.resend(request_id).ids
+    def log(self, request_id: str, choice: int = 0) -> tuple[int, ...]:
+        return self.resend(request_id, choice=choice).ids
 
     def _done(self, message: ControlMessage) -> bool:
         done = self.ask(message)

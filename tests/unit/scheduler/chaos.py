@@ -13,7 +13,17 @@ from tests.unit.scheduler.cell import GATEWAY, Cell, params, prompt
 
 # Lengths around block ends; the two first ids decide which prompts share prefixes.
 PROMPTS = tuple(prompt(tokens, first) for first in (100, 500) for tokens in (5, 16, 31, 32, 33, 48, 90))
-SAMPLINGS = (params(1), params(2), params(9), params(40), params(40, ignore_eos=False), params(6, logprobs=0))
+SAMPLINGS = (
+    params(1),
+    params(2),
+    params(9),
+    params(40),
+    params(40, ignore_eos=False),
+    params(6, logprobs=0),
+    params(20, temperature=1.0, seed=7),
+    params(40, temperature=1.0, seed=(1 << 64) - 1, ignore_eos=False),
+)
+CHOICES_MAX = 3
 REQUESTS_MAX = 24
 WORKERS_MAX = 5
 
@@ -25,8 +35,8 @@ class Chaos(Cell):
         super().__init__(blocks=blocks, role=role, max_chunk_tokens=32, max_running=6)
         self.down: dict[str, deque[Send]] = {}
         self.up: dict[str, deque[Word]] = {}
-        self.submitted: dict[str, tuple[tuple[int, ...], SamplingParams]] = {}
-        self.stopped: dict[str, int] = {}
+        self.submitted: dict[str, tuple[tuple[int, ...], SamplingParams, int]] = {}
+        self.stopped: dict[tuple[str, int], int] = {}  # by request and choice
         self.frozen: set[str] = set()
         self.deaf: set[str] = set()  # frozen since before this term: not attached to it yet
         self.gateway_answers = False
@@ -54,14 +64,16 @@ class Chaos(Cell):
         if len(self.submitted) < REQUESTS_MAX:
             request_id = f"r{len(self.submitted)}"
             ids, sampling = PROMPTS[number % len(PROMPTS)], SAMPLINGS[number // len(PROMPTS) % len(SAMPLINGS)]
-            self.submitted[request_id] = (ids, sampling)
-            self.submit(request_id, ids, sampling)
+            choices = 1 + number // 7 % CHOICES_MAX
+            self.submitted[request_id] = (ids, sampling, choices)
+            self.submit(request_id, ids, sampling, choices=choices)
 
     def again(self, number: int) -> None:
         """The queue delivers a sequence that is held already."""
         if self.state.requests:
             request_id = sorted(self.state.requests)[number % len(self.state.requests)]
-            self.submit(request_id, *self.submitted[request_id])
+            ids, sampling, choices = self.submitted[request_id]
+            self.submit(request_id, ids, sampling, choices=choices)
 
     def work(self, number: int) -> None:
         """One that was given up may have thawed: fenced at its gateways, it writes what nobody may read."""
@@ -135,7 +147,8 @@ class Chaos(Cell):
         left = [request_id for request_id in self.submitted if request_id not in self.acked]
         for request_id in left[number % 2 :] + left[: number % 2]:
             if request_id in self.gateway.held:
-                self.turn(self.arrival(request_id, *self.submitted[request_id], is_older=True))
+                ids, sampling, choices = self.submitted[request_id]
+                self.turn(self.arrival(request_id, ids, sampling, choices=choices, is_older=True))
 
     def lapse(self, number: int) -> None:
         self.pass_while_alive((0.5, 1.0, 5.0)[number % 3])
@@ -179,18 +192,25 @@ class Chaos(Cell):
 
     def stop(self, number: int) -> None:
         """The gateway finds a stop string in what was delivered to it."""
-        held = self.gateway.held.items()
-        running = [(name, len(log.ids) - 1) for name, log in held if log.ids and not log.end]
-        running = [last for last in running if last[0] in self.state.requests]
+        running = [
+            (request_id, index, len(held.ids) - 1)
+            for request_id, choices in self.gateway.choices.items()
+            for index, held in enumerate(choices)
+            if held.ids and not held.end and request_id in self.state.requests
+        ]
         if running:
-            request_id, position = running[number % len(running)]
-            self.stop_at(request_id, position)
+            request_id, index, position = running[number % len(running)]
+            self.stop_at(request_id, position, index)
             if self.choice(request_id).phase is not Phase.FAILED:
-                self.gateway.stop(request_id, position)
-                self.stopped[request_id] = min(position, self.stopped.get(request_id, position))
+                self.gateway.stop(request_id, position, index)
+                self.stopped[request_id, index] = min(position, self.stopped.get((request_id, index), position))
 
     def deliver_one(self, number: int) -> None:
-        ended = [choice for choice in self.state.requests.values() if choice.phase is Phase.ENDED]
+        ended = [
+            group
+            for group in self.state.requests.values()
+            if all(choice.phase is Phase.ENDED for choice in group.choices)
+        ]
         if ended:
             self.check(ended[number % len(ended)].request_id)
 
@@ -198,14 +218,19 @@ class Chaos(Cell):
 
     def check(self, request_id: str) -> None:
         """An ended request has exactly the tokens it must have, and is then delivered."""
-        ids, _ = expected(*self.submitted[request_id])
-        if request_id in self.stopped:
-            ids = ids[: self.stopped[request_id] + 1]
-        log = self.log(request_id)
-        self.gateway.repair(request_id)
-        assert log == ids or (request_id in self.stopped and log == ids[: len(log)]), request_id
-        assert tuple(self.gateway.held[request_id].ids) == ids, request_id
+        prompt_ids, sampling, choices = self.submitted[request_id]
+        for choice in range(choices):
+            self._check(request_id, choice, expected(prompt_ids, sampling, choice)[0])
         self.deliver(request_id)
+
+    def _check(self, request_id: str, choice: int, ids: tuple[int, ...]) -> None:
+        stopped = self.stopped.get((request_id, choice))
+        if stopped is not None:
+            ids = ids[: stopped + 1]
+        log = self.log(request_id, choice)
+        self.gateway.repair(request_id, choice)
+        assert log == ids or (stopped is not None and log == ids[: len(log)]), (request_id, choice)
+        assert tuple(self.gateway.choices[request_id][choice].ids) == ids, (request_id, choice)
 
     def finish(self) -> None:
         """Let everything come to its end."""
@@ -222,11 +247,12 @@ class Chaos(Cell):
                 while up:
                     self.turn(up.popleft())
             self.turn(Alive(GATEWAY))
-        for request_id, choice in list(self.state.requests.items()):
-            if choice.phase is Phase.FAILED:
+        for request_id, group in list(self.state.requests.items()):
+            if group.is_failed:
                 self.answer(request_id, live=True)
             else:
-                assert choice.phase is Phase.ENDED, (request_id, choice.phase, choice.reason)
+                phases = [(choice.phase, choice.reason) for choice in group.choices]
+                assert all(phase is Phase.ENDED for phase, _ in phases), (request_id, phases)
                 self.check(request_id)
 
     def _settle(self) -> None:

@@ -18,25 +18,30 @@ class Held:
 class FakeGateway:
     """Those of a lower epoch are dropped, two reports of a position must agree, and what is missing is asked for."""
 
-    def __init__(self, resend: Callable[[str, int], Sequence[int]]) -> None:
-        self.resend = resend  # the scheduler's log from a position on
-        self.held: dict[str, Held] = {}
+    def __init__(self, resend: Callable[[str, int, int], Sequence[int]]) -> None:
+        self.resend = resend  # the scheduler's log of a choice from a position on
+        self.choices: dict[str, list[Held]] = {}
         self.dropped = 0
 
-    def open(self, request_id: str) -> None:
-        self.held.setdefault(request_id, Held())
+    @property
+    def held(self) -> dict[str, Held]:
+        """The first choice of each request."""
+        return {request_id: choices[0] for request_id, choices in self.choices.items()}
+
+    def open(self, request_id: str, choices: int = 1) -> None:
+        self.choices.setdefault(request_id, [Held() for _ in range(choices)])
 
     def close(self, request_id: str) -> None:
-        self.held.pop(request_id, None)
+        self.choices.pop(request_id, None)
 
     def frame(self, resident: Resident, row: RowResult) -> None:
-        held = self.held.get(resident.request_id)
+        held = self._held(resident)
         if held is None or held.end or resident.epoch < held.epoch:
             self.dropped += 1
             return
         held.epoch = resident.epoch
         if row.position > len(held.ids):
-            self.repair(resident.request_id)
+            self.repair(resident.request_id, resident.choice)
         for position, token in enumerate(row.ids, row.position):
             assert position <= len(held.ids), "a gap"
             if position == len(held.ids):
@@ -44,34 +49,42 @@ class FakeGateway:
             assert held.ids[position] == token, "a delivered token changed"
         held.end = row.end
 
-    def repair(self, request_id: str) -> None:
+    def repair(self, request_id: str, choice: int = 0) -> None:
         """Take what the scheduler has logged beyond what came in frames: those of an old epoch were dropped."""
-        held = self.held[request_id]
-        held.ids += self.resend(request_id, len(held.ids))
+        held = self.choices[request_id][choice]
+        held.ids += self.resend(request_id, choice, len(held.ids))
 
-    def stop(self, request_id: str, position: int) -> None:
+    def stop(self, request_id: str, position: int, choice: int = 0) -> None:
         """A stop string ended there."""
-        held = self.held[request_id]
+        held = self.choices[request_id][choice]
         del held.ids[position + 1 :]
         held.end = "stop"
 
     def is_fenced(self, resident: Resident) -> bool:
         """Whether nothing that this attempt says is heard any more."""
-        held = self.held.get(resident.request_id)
+        held = self._held(resident)
         return held is None or bool(held.end) or resident.epoch < held.epoch
 
     def answer(self, message: EpochRaised | LogQuery) -> list[RequestLog]:
         if isinstance(message, LogQuery):
             return [self._log(request_id) for request_id in message.request_ids]
-        if message.request_id in self.held:
-            held = self.held[message.request_id]
-            held.epoch = max(held.epoch, message.epoch)
-            held.deaths, held.died_at = message.deaths, message.died_at
+        if message.request_id in self.choices:
+            for raised in message.choices:
+                held = self.choices[message.request_id][raised.choice]
+                held.epoch = max(held.epoch, raised.epoch)
+                held.deaths, held.died_at = raised.deaths, raised.died_at
         return [self._log(message.request_id)]
 
+    def _held(self, resident: Resident) -> Held | None:
+        choices = self.choices.get(resident.request_id)
+        return None if choices is None else choices[resident.choice]
+
     def _log(self, request_id: str) -> RequestLog:
-        held = self.held.get(request_id)
-        if held is None:
-            return RequestLog(request_id, False, 0, ())
-        log = ChoiceLog(0, tuple(held.ids), held.end)
-        return RequestLog(request_id, True, held.epoch, (log,), held.deaths, held.died_at)
+        choices = self.choices.get(request_id)
+        if choices is None:
+            return RequestLog(request_id, False, ())
+        logs = [
+            ChoiceLog(index, tuple(held.ids), held.end, held.epoch, held.deaths, held.died_at)
+            for index, held in enumerate(choices)
+        ]
+        return RequestLog(request_id, True, tuple(logs))

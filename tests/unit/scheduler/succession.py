@@ -12,7 +12,7 @@ EXPECTED = expected(PROMPT, SAMPLING)[0]
 def take_over(new: Cell, old: Cell) -> None:
     """The next term is over the same pool, and in front of the same gateway."""
     new.pool, new.gateway = old.pool, old.gateway
-    new.gateway.resend = lambda request_id, position: new.resend(request_id, position).ids
+    new.gateway.resend = lambda request_id, choice, position: new.resend(request_id, position, choice).ids
 
 
 def succeeded(generated: int = 12, **changes: object) -> tuple[Cell, FakeWorker]:

@@ -33,8 +33,8 @@ def expire(cell: Cell, seconds: float) -> None:
 def finish(cell: Cell) -> None:
     """All that is left comes to its end, and no block is held."""
     cell.run()
-    for request_id, choice in list(cell.state.requests.items()):
-        if choice.phase is Phase.FAILED:
+    for request_id, group in list(cell.state.requests.items()):
+        if group.is_failed:
             cell.answer(request_id, live=True)
         else:
             cell.deliver(request_id)

@@ -238,7 +238,7 @@ def test_a_prompt_that_can_never_fit_fails_at_once(blocks: int, tokens: int) -> 
     assert isinstance(finished, Finished) and (finished.total, finished.reason) == (1, "length")
 
 
-@pytest.mark.parametrize("bad", ["no prompt", "no tokens", "two choices"])
+@pytest.mark.parametrize("bad", ["no prompt", "no tokens", "too many choices"])
 def test_what_cannot_be_run_is_refused(bad: str) -> None:
     """Others should have caught it; it must not wait for ever."""
     cell = hybrid()
@@ -246,7 +246,7 @@ def test_what_cannot_be_run_is_refused(bad: str) -> None:
         "r",
         () if bad == "no prompt" else SHORT,
         params(0 if bad == "no tokens" else 4),
-        choices=2 if bad == "two choices" else 1,
+        choices=129 if bad == "too many choices" else 1,
     )
     [failed] = cell.told
     assert isinstance(failed, Failed) and failed.error.code == "invalid_request"

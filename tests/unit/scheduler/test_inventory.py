@@ -24,7 +24,7 @@ def succeeded() -> tuple[Cell, FakeWorker]:
     old.run(lambda: old.choice("r").generated == 12)
     new = Cell(term=2)
     new.pool, new.gateway = old.pool, old.gateway
-    new.gateway.resend = lambda request_id, position: new.resend(request_id, position).ids
+    new.gateway.resend = lambda request_id, choice, position: new.resend(request_id, position, choice).ids
     worker.detach()
     new.workers[worker.incarnation] = worker
     return new, worker

@@ -68,7 +68,7 @@ async def test_nothing_is_told_about_an_acknowledged_request() -> None:
 async def test_a_log_is_asked_of_its_gateway() -> None:
     """What it answers about the request is the event."""
     bus, posted, background = FakeBus(), list[Event](), Background()
-    query, held = LogQuery(("r",), 2, "c0"), RequestLog("r", True, 1, (ChoiceLog(0, (5, 6), ""),))
+    query, held = LogQuery(("r",), 2, "c0"), RequestLog("r", True, (ChoiceLog(0, (5, 6), "", 1),))
 
     async def gateway(payload: bytes, traceparent: str) -> bytes:
         assert (codec.decode_in("RepliesMessage", payload), traceparent) == (query, TRACE)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from libs.contracts.messages import EpochRaised, Failed, Finished, Gone, RequestLog, StepResult
+from libs.contracts.messages import ChoiceEpoch, ChoiceLog, EpochRaised, Failed, Finished, Gone, RequestLog, StepResult
 from services.scheduler.choice import Phase
 from services.scheduler.events import KillWorker, Logged
 from services.scheduler.state import DECODE, PREFILL
@@ -101,7 +101,9 @@ def test_the_order_of_recovery() -> None:
     lose(cell, worker)
     assert cell.killed == [KillWorker("host", worker.incarnation)]
     [ask] = cell.asks
-    assert ask.message == EpochRaised("r", 2, 1, "c0", deaths=1, died_at=60) and ask.gateway == GATEWAY
+    assert (
+        ask.message == EpochRaised("r", 1, "c0", (ChoiceEpoch(0, 2, deaths=1, died_at=60),)) and ask.gateway == GATEWAY
+    )
     cell.pass_while_alive(30.0)
     assert cell.choice("r").phase is Phase.ASKING, "it waits for its gateway as long as that lives"
 
@@ -225,7 +227,7 @@ def test_an_answer_to_an_older_question_does_not_count() -> None:
     cell, worker = running()
     cell.gateway_answers = False
     lose(cell, worker)
-    cell.turn(Logged(RequestLog("r", True, 1, ())))
+    cell.turn(Logged(RequestLog("r", True, (ChoiceLog(0, (), "", 1),))))
     assert cell.choice("r").phase is Phase.ASKING
     assert cell.state.counts["stale_log"] == 1
 
