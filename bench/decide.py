@@ -54,7 +54,7 @@ class Cell:
     """The core with one worker that does at once what it is told. Only the core's time counts."""
 
     def __init__(self, residents: int, *, caching: Caching, log: bool = False, file: Path | None = None) -> None:
-        policy = Policy("c0", "m", max_running=residents, caching=caching)
+        policy = Policy("c0", "m", max_running=2 * residents, caching=caching)  # one tenant never gets all
         self.state = State(policy, 1)
         self.spent_ns = 0
         self._now_s = 1000.0
