@@ -32,7 +32,7 @@ from libs.contracts.messages import (
 from services.scheduler import tables
 from services.scheduler.choice import Choice
 from services.scheduler.event_log import EventLog
-from services.scheduler.events import Arrived, Asked, Event, Send
+from services.scheduler.events import Arrived, Asked, AskHost, Event, Listed, Send
 from services.scheduler.eviction import Caching
 from services.scheduler.plan import turn
 from services.scheduler.state import DECODE, Policy, State
@@ -117,6 +117,8 @@ class Cell:
         for command in commands:
             if isinstance(command, Send) and isinstance(command.message, Snapshot | Delta):
                 self._orders.append(command.message)
+            elif isinstance(command, AskHost):
+                self._turn(Listed(command.host, (LIFE,)))
 
     def _obey(self, order: Snapshot | Delta) -> None:
         if isinstance(order, Delta):
