@@ -32,6 +32,7 @@ from services.scheduler.events import (
     Ask,
     Asked,
     AskHost,
+    Audited,
     Command,
     DeadLetter,
     Event,
@@ -107,6 +108,7 @@ class Cell:
             Refuse: self.refused.append,
             Started: lambda command: None,
             OpenCell: self.opened.append,
+            Audited: lambda command: None,
             UpdateIndex: self.indexed.append,
             Reply: lambda reply: self.replies.append(reply.message),
         }
