@@ -106,9 +106,8 @@ class Cell:
             DeadLetter: self.dead_letters.append,
             KillWorker: self.killed.append,
             Refuse: self.refused.append,
-            Started: lambda command: None,
+            **dict.fromkeys((Started, Audited), lambda command: None),
             OpenCell: self.opened.append,
-            Audited: lambda command: None,
             UpdateIndex: self.indexed.append,
             Reply: lambda reply: self.replies.append(reply.message),
         }
