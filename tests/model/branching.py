@@ -7,7 +7,8 @@ from services.scheduler import forking, parting, swapping, tables
 from services.scheduler.choice import Choice
 from services.scheduler.eviction import Caching
 from services.scheduler.worker_book import WorkerBook
-from tests.model.memory import BLOCK_TOKENS, CHOICES_MAX, GARBAGE, MemoryModel, Written
+from tests.model.contents import Contents
+from tests.model.memory import CHOICES_MAX, MemoryModel
 
 HOST_BLOCKS = 6
 
@@ -15,7 +16,7 @@ HOST_BLOCKS = 6
 class BranchingModel(MemoryModel):
     def __init__(self, blocks: int, caching: Caching) -> None:
         super().__init__(blocks, caching, HOST_BLOCKS)
-        self.host: list[list[Written]] = [[GARBAGE] * BLOCK_TOKENS for _ in range(HOST_BLOCKS)]
+        self.host = Contents(HOST_BLOCKS)
 
     # Moves
 
@@ -45,7 +46,7 @@ class BranchingModel(MemoryModel):
         [swap] = swaps
         committed = self.memory.blocks_for(choice.cursor) - (len(choice.table) - len(swap.blocks))
         for block, host_block in list(zip(swap.blocks, swap.host_blocks, strict=True))[: max(0, committed)]:
-            self.host[host_block] = list(self.content[block])
+            self.host.blocks[host_block] = list(self.contents.blocks[block])
         self._take_off(choice, is_reported=True, is_begun=True)
         choice.leaving = False
         swapping.note_out(choice, max(0, committed))
@@ -102,7 +103,7 @@ class BranchingModel(MemoryModel):
         swapped = choice.swapped
         if swapped is not None:
             for block, host_block in zip(choice.table[swapped.first :], swapped.host_blocks, strict=False):
-                self.content[block] = list(self.host[host_block])
+                self.contents.blocks[block] = list(self.host.blocks[host_block])
             self._wake(swapping.come_back(self.memory, choice))
         super()._copy(choice)
 

@@ -4,8 +4,6 @@ A written token is the whole sequence up to it. So whoever reads a block that wa
 or that somebody else writes as well, finds what it did not expect.
 """
 
-from dataclasses import dataclass
-
 from libs.contracts.messages import SamplingParams, Sequence
 from services.scheduler import keeping, tables
 from services.scheduler.audit import audit_memory
@@ -14,24 +12,12 @@ from services.scheduler.eviction import ANYONE, Caching
 from services.scheduler.memory import Memory
 from services.scheduler.prefix import Awaited
 from services.scheduler.state import Policy, State
+from tests.model.contents import BLOCK_TOKENS, GARBAGE, Contents, Written
 
-BLOCK_TOKENS = 4
 CHOICES_MAX = 12
 LONGEST_TOKENS = 40
 # What prompts are made of: they part inside of blocks, at their ends, and not at all.
 STEMS = ((1,) * 9, (1,) * 4 + (2,) * 7, (1, 1, 3, 3, 3, 3, 3, 3), (5,) * 17, (5,) * 6)
-Written = tuple[str, tuple[int, ...]]
-GARBAGE: Written = ("", ())
-
-
-@dataclass(frozen=True)
-class Ghost:
-    """A worker may write to a block from a slot on, until it begins a version, or is gone."""
-
-    worker: str
-    version: int
-    block: int
-    slot: int
 
 
 class MemoryModel:
@@ -40,13 +26,12 @@ class MemoryModel:
     def __init__(self, blocks: int, caching: Caching, host_blocks: int = 0) -> None:
         self.state = State(Policy("c0", "m", caching=caching), 1)
         self.memory = self.state.memory = Memory(blocks, BLOCK_TOKENS, caching, host_blocks)
-        self.content = [[GARBAGE] * BLOCK_TOKENS for _ in range(blocks)]
+        self.contents = Contents(blocks)
         self.running: list[Choice] = []
         self.waiting: list[Choice] = []
         self.parked: dict[int, tuple[Choice, Awaited]] = {}
         self.versions: dict[str, int] = {}
         self.lost: set[str] = set()
-        self.ghosts: list[Ghost] = []
         self.lives = 0
         for _ in range(2):
             self._begin_life()
@@ -66,7 +51,7 @@ class MemoryModel:
         if not self.running:
             return
         choice = self.running[number % len(self.running)]
-        self._haunt()
+        self.contents.haunt()
         self._copy(choice)
         self._read(choice)
         room = len(choice.table) * BLOCK_TOKENS
@@ -74,7 +59,7 @@ class MemoryModel:
         for position in range(choice.cursor, end):
             block = choice.table[position // BLOCK_TOKENS]
             self._check_own(choice, block, position % BLOCK_TOKENS)
-            self.content[block][position % BLOCK_TOKENS] = self._expected(choice, position)
+            self.contents.write(block, position % BLOCK_TOKENS, self._expected(choice, position))
         self._wake(tables.commit(self.memory, choice, max(end, choice.cursor)))
         if end == len(choice.ids) < LONGEST_TOKENS:
             choice.ids.append(sum(choice.ids) % 3 + 1)
@@ -85,7 +70,7 @@ class MemoryModel:
             choice = self.running[number % len(self.running)]
             wanting = self._wanting(choice)
             if self.memory.available_blocks(wanting) and self.memory.make_room(1, wanting):
-                self._make_fresh(tables.grant(self.memory, choice, 1))
+                self.contents.make_fresh(tables.grant(self.memory, choice, 1))
 
     def end(self, number: int) -> None:
         """It ends, or is cancelled: by a version that its worker may not have begun yet."""
@@ -128,7 +113,7 @@ class MemoryModel:
             self.lost.remove(worker)
             del self.versions[worker]
             self.memory.forget(worker)
-            self.ghosts = [ghost for ghost in self.ghosts if ghost.worker != worker]
+            self.contents.gone(worker)
             self._begin_life()
 
     def begin(self, number: int) -> None:
@@ -214,7 +199,7 @@ class MemoryModel:
             return
         if tables.reserve(self.memory, choice, hit, fresh, wanting):
             self.waiting.remove(choice)
-            self._make_fresh(choice.table[len(choice.table) - fresh :])
+            self.contents.make_fresh(choice.table[len(choice.table) - fresh :])
             choice.worker, choice.joined_tokens = workers[number % len(workers)], len(choice.ids)
             self.running.append(choice)
             self._joined(choice)
@@ -267,25 +252,20 @@ class MemoryModel:
         if not choice.copies:
             return
         for copy in choice.copies:
-            self.content[copy.target][: copy.tokens] = self.content[copy.source][: copy.tokens]
+            self.contents.copy(copy.source, copy.target, copy.tokens)
         tables.copied(self.memory, choice)
         found = choice.cursor
-        while found < choice.reach and self._at(choice, found) != GARBAGE:
+        while found < choice.reach and self.contents.at(choice.table, found) != GARBAGE:
             found += 1
         self._wake(tables.commit(self.memory, choice, found))
 
     def _read(self, choice: Choice) -> None:
         """All that it takes for committed is there."""
         for position in range(choice.cursor):
-            assert self._at(choice, position) == self._expected(choice, position), (choice.request_id, position)
-
-    def _at(self, choice: Choice, position: int) -> Written:
-        return self.content[choice.table[position // BLOCK_TOKENS]][position % BLOCK_TOKENS]
-
-    def _make_fresh(self, blocks: list[int]) -> None:
-        """A worker sets the fill counts of what it is granted to 0."""
-        for block in blocks:
-            self.content[block] = [GARBAGE] * BLOCK_TOKENS
+            assert self.contents.at(choice.table, position) == self._expected(choice, position), (
+                choice.request_id,
+                position,
+            )
 
     def _become_ghost(self, choice: Choice, version: int) -> None:
         first = choice.cursor
@@ -293,19 +273,12 @@ class MemoryModel:
             first = choice.table.index(choice.copies[0].target) * BLOCK_TOKENS
         if choice.swapped is not None:
             first = choice.swapped.first * BLOCK_TOKENS
-        for index in range(first // BLOCK_TOKENS, len(choice.table)):
-            slot = max(0, first - index * BLOCK_TOKENS)
-            self.ghosts.append(Ghost(choice.worker, version, choice.table[index], slot))
-
-    def _haunt(self) -> None:
-        """Whoever may write somewhere does."""
-        for ghost in self.ghosts:
-            self.content[ghost.block][ghost.slot :] = [GARBAGE] * (BLOCK_TOKENS - ghost.slot)
+        self.contents.let_haunt(choice.worker, version, choice.table, first)
 
     def _take(self, worker: str) -> None:
         version = self.versions[worker]
         self.memory.begin(worker, version)
-        self.ghosts = [ghost for ghost in self.ghosts if ghost.worker != worker or ghost.version > version]
+        self.contents.begun(worker, version)
 
     def _expected(self, choice: Choice, position: int) -> Written:
         return choice.sequence.tenant, tuple(choice.ids[: position + 1])
