@@ -8,8 +8,6 @@ import pytest
 
 GATEWAY_S = 128 * 0.0005  # of CPU that a gateway alone spends on a stream of 128 tokens
 SERVICES_S = 0.5  # less than all services spend on it with the default model, as `bench.trace_cost --run-dir` tells
-    0.3  # half of what all services spend on such a request of the default model (`bench.trace_cost --run-dir`)
-)
 PROGRAM = "import asyncio; from bench.trace_cost import cost_s; print(asyncio.run(cost_s(3, exported={exported})))"
 
 
