@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from libs.contracts.errors import ExactnessViolation, Poison
 from libs.contracts.messages import ChoiceEpoch, ChoiceLog, EpochRaised, FencedOff, LogQuery, RequestLog
 from services.scheduler import forking, keeping, lifecycle, poison, residence, tables
+from services.scheduler.beam import Search
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.events import Ask, DeadLetter, KillWorker, Send
 from services.scheduler.group import Group
@@ -53,8 +54,9 @@ def inquire(state: State, group: Group, now_s: float) -> None:
     """A new request may have been computed under an older term: ask its gateway before doing it again."""
     forking.take_forks(group.leader)
     query = LogQuery((group.request_id,), state.term, state.policy.cell)
-    _ask(state, group.choices, query, now_s)
-    for choice in group.choices:
+    begun = [choice for choice in group.choices if not choice.is_resting]
+    _ask(state, begun, query, now_s)
+    for choice in begun:
         state.queue.remove(choice)
         choice.answer_by_s = now_s + ANSWER_S
 
@@ -66,9 +68,12 @@ def logged(state: State, log: RequestLog, now_s: float) -> None:
         return
     if not log.live:
         lifecycle.forget(state, group, Reason.CANCELLED, now_s)
-    elif {held.choice for held in log.choices if held.end} >= set(range(len(group.choices))):
+    elif {held.choice for held in log.choices if held.end} >= set(range(len(group.answers))):
         lifecycle.forget(state, group, Reason.DELIVERED, now_s)
     else:
+        if group.search is not None:
+            _search_on(state, group, group.search, log, now_s)
+            return
         for held in log.choices:
             choice = group.choice(held.choice)
             if choice is not None and choice.is_open:
@@ -161,6 +166,15 @@ def _ask(state: State, choices: Sequence[Choice], message: EpochRaised | LogQuer
         choice.explain(Reason.WORKER_LOST, now_s)
         state.asking[choice.handle] = choice
     state.commands.append(Ask(choices[0].gateway, choices[0].request_id, message))
+
+
+def _search_on(state: State, group: Group, search: Search, log: RequestLog, now_s: float) -> None:
+    """Its gateway knows nothing of a search but its answers, which it takes in no older epoch than it has raised."""
+    for held in log.choices:
+        search.epochs[held.choice] = max(search.epochs.get(held.choice, 0), held.epoch)
+    for choice in group.choices:
+        if choice.phase is Phase.ASKING:
+            resume(state, choice, now_s)
 
 
 def _learned(state: State, choice: Choice, held: ChoiceLog, now_s: float) -> None:

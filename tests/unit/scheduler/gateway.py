@@ -69,8 +69,9 @@ class FakeGateway:
         if isinstance(message, LogQuery):
             return [self._log(request_id) for request_id in message.request_ids]
         if message.request_id in self.choices:
-            for raised in message.choices:
-                held = self.choices[message.request_id][raised.choice]
+            choices = self.choices[message.request_id]
+            for raised in [raised for raised in message.choices if raised.choice < len(choices)]:
+                held = choices[raised.choice]
                 held.epoch = max(held.epoch, raised.epoch)
                 held.deaths, held.died_at = raised.deaths, raised.died_at
         return [self._log(message.request_id)]
