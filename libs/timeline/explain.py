@@ -134,6 +134,9 @@ def _plainly(text: str) -> Callable[[Store, Trace, Episode], str]:
 
 WAITS: dict[str, Callable[[Store, Trace, Episode], str]] = {
     "behind_older": _behind_older,
+    "behind_priority": _plainly("behind requests of an earlier priority"),
+    "behind_deadline": _plainly("behind a request with an earlier deadline"),
+    "behind_share": _plainly("because its tenant had been served more than another one that waited"),
     "no_blocks": _no_blocks,
     "max_running": _max_running,
     "worker_lost": _worker_lost,

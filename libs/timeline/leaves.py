@@ -16,7 +16,9 @@ TOKENIZER = "tokenizer"
 SCHEDULER = "scheduler"
 ORDERING = frozenset({"admitted", "handed_over"})  # reasons after which an order is on its way
 LOST = frozenset({"worker_lost", "unknown_workers", "not_listened_to"})
-PASSING = frozenset({"decoding", "stopped", "cancelled", "delivered", "gateway_silent", "failed"})  # no place to be in
+PASSING = frozenset(  # no place to be in
+    {"decoding", "stopped", "cancelled", "delivered", "gateway_silent", "deadline", "shed", "failed"}
+)
 
 
 class Leaf(NamedTuple):

@@ -37,7 +37,6 @@ async def main() -> None:
     setup_logs(config.log_level, config.log_format, service=NAME, instance=config.instance)
     failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
-    keys = Keys(config.api_key.get_secret_value(), config.keys_path)
     tokenizer, metrics = Tokenizer.from_dir(config.model_dir), Metrics(config.model)
     async with (
         telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio),
@@ -58,7 +57,7 @@ async def main() -> None:
             return await gather(bus, metrics.registry, openmetrics=openmetrics)
 
         metrics.registry.register(TraceLosses(NAME, config.instance, ring))
-        app = create_app(service, scrape, keys)
+        app = create_app(service, scrape, Keys(config.api_key.get_secret_value(), config.keys_path))
 
         def status() -> ServiceStatus:
             obstacle = door.obstacle

@@ -1,7 +1,8 @@
 """Which waiting choices start now.
 
-Oldest first, and the first that does not fit stops the rest, so a long prompt waits its turn instead of being overtaken
-for ever. Only those who wait for a prefix that another one computes are passed over: it is not our time they need.
+In the order of the queue, and the first that does not fit stops the rest, so a long prompt waits its turn instead of
+being overtaken for ever. Only those who wait for a prefix that another one computes are passed over: it is not our time
+they need.
 """
 
 from libs.contracts.errors import ContextTooLong
@@ -34,7 +35,9 @@ def admit(state: State, now_s: float) -> None:
             continue
         choice.explain(reason, now_s)
         if reason not in (Reason.ADMITTED, Reason.PENDING_PREFIX, Reason.FAILED):
-            return
+            break
+    for misplaced, reason in state.queue.take_misplaced():
+        misplaced.explain(reason, now_s)
 
 
 def _admit(state: State, choice: Choice, now_s: float) -> Reason:
@@ -116,6 +119,7 @@ def _start(state: State, choice: Choice, where: Place) -> None:
         choice.cached_tokens = choice.cursor
         state.counts["prefix_query_tokens"] += choice.prompt_tokens
         state.counts["prefix_hit_tokens"] += choice.cached_tokens
+        choice.share.prefilled(choice.prompt_tokens - choice.cached_tokens)
     if not choice.copies:
         recovery.account(state, choice)  # else where it begins is still to be found
     if poison.runs_alone(choice):

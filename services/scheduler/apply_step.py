@@ -138,6 +138,7 @@ def _log(state: State, choice: Choice, row: RowResult) -> None:
         state.counts["exactness_violation"] += 1
         return
     choice.ids.extend(row.ids[new_from:])
+    choice.share.generated(len(row.ids) - new_from)
     choice.logprobs.extend(row.logprobs[new_from:])
     if choice.stop_position >= 0:
         lifecycle.cut(choice, choice.stop_position)

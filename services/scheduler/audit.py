@@ -18,7 +18,7 @@ def _blocks(state: State) -> Iterator[str]:
     """Each block is free, cached, held or freeing, once, and referenced as often as tables and copies name it."""
     memory, pool = state.memory, state.memory.pool
     used = Counter(block for choice in state.choices.values() for block in choice.table)
-    used.update(block for choice in state.choices.values() for block in choice.share)
+    used.update(block for choice in state.choices.values() for block in choice.stake)
     used.update(copy.source for choice in state.choices.values() for copy in choice.copies)
     used.update(tail.block for choice in state.choices.values() for tail in choice.tails)
     held = set(used)
@@ -66,8 +66,8 @@ def _forks(choice: Choice) -> Iterator[str]:
         yield f"{choice.request_id} computes for one that does not wait for it"
     if choice.leader is not None and choice not in choice.leader.forks:
         yield f"{choice.request_id} waits for one that does not compute for it"
-    if choice.share and (choice.leader is None or not choice.leader.worker):
-        yield f"{choice.request_id} holds a share of nobody's prompt"
+    if choice.stake and (choice.leader is None or not choice.leader.worker):
+        yield f"{choice.request_id} holds a stake in nobody's prompt"
 
 
 def _table(choice: Choice, block_tokens: int) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """How many prompt tokens one version may put into a worker's next step."""
 
 from services.scheduler.chunk_size import MIN_TOKENS
-from services.scheduler.order import rank
+from services.scheduler.order import by_turn
 from services.scheduler.state import Policy
 from services.scheduler.worker_book import WorkerBook
 
@@ -9,7 +9,9 @@ LAST_CHUNKS = 2  # as one: a step for the rest of a prompt costs more than a lon
 
 
 def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
-    """Put chunk items of the oldest prompts first into the worker's next version.
+    """Put chunk items into the worker's next version, in the order of the queue.
+
+    The prompt that is there longest moves on by MIN_TOKENS whoever comes before it: it holds memory meanwhile.
 
     One chunk waits while another runs: it is there when the step ends, and a prompt whose client leaves is computed for
     no longer than those two.
@@ -19,10 +21,13 @@ def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
     rows = worker.decoding_rows
     fitting = max(int(worker.chunk_sizes.of(rows > 0).tokens) - rows, MIN_TOKENS)
     budget = min(fitting, _limit_tokens(worker, policy))
-    for choice in sorted(worker.prefilling.values(), key=rank):
-        if budget <= 0:
-            return
-        tokens = _with_rest(choice.unplanned, budget, worker, policy)
+    oldest = min(worker.prefilling.values(), key=lambda choice: choice.handle)
+    kept = min(oldest.unplanned, MIN_TOKENS)
+    for choice in by_turn(worker.prefilling.values()):
+        kept = 0 if choice is oldest else kept
+        if budget <= kept:
+            continue
+        tokens = _with_rest(choice.unplanned, budget - kept, worker, policy)
         if tokens:
             worker.plan_chunk(choice, tokens)
             budget -= tokens

@@ -9,6 +9,7 @@ Any of them may be failed (kept until its gateway knows) or dropped (cancelled: 
 A choice that left its worker's order is `leaving` until the worker has confirmed it; no block moves before.
 """
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -16,6 +17,7 @@ from libs.contracts.messages import BlockCopy, Fork, Resident, SamplingParams, S
 from services.scheduler.beam import CANDIDATES_PER_BEAM, Beam
 from services.scheduler.prefix import Key
 from services.scheduler.reasons import WAITS, Reason
+from services.scheduler.share import Share
 from services.scheduler.tail import Tail
 
 
@@ -53,6 +55,7 @@ class Choice:
     phase: Phase = Phase.WAITING
     reason: Reason = Reason.BEHIND_OLDER
     waited_s: dict[Reason, float] = field(default_factory=dict)
+    share: Share = field(default_factory=lambda: Share(""))  # its tenant's in its class, since it first waited
     needs_blocks: int = 0  # waiting: with fewer available ones it is not worth another look
 
     worker: str = ""  # incarnation whose order it is in, or is leaving
@@ -67,7 +70,7 @@ class Choice:
 
     forks: tuple["Choice", ...] = ()  # those that wait for its first token
     leader: "Choice | None" = None  # whose first token it waits for
-    share: list[int] = field(default_factory=list)  # with a leader: the prompt's blocks of its table, then its own
+    stake: list[int] = field(default_factory=list)  # with a leader: the prompt's blocks of its table, then its own
 
     beam: Beam | None = None  # of a beam search
 
@@ -107,6 +110,16 @@ class Choice:
     @property
     def deadline_s(self) -> float:
         return self.sequence.deadline_unix_ms / 1000
+
+    @property
+    def due_s(self) -> float:
+        """When its client wants it, for putting it in order; infinite where only the server's limit ends it."""
+        return self.deadline_s if self.sequence.is_timed else math.inf
+
+    @property
+    def was_admitted(self) -> bool:
+        """It was in some worker's order before, of this term or an older one, so it comes back rather than comes."""
+        return self.cached_tokens >= 0 or self.generated > 0
 
     @property
     def prompt_tokens(self) -> int:

@@ -47,34 +47,34 @@ def own_blocks(memory: Memory, leader: Choice) -> int:
 
 
 def deal(memory: Memory, leader: Choice) -> None:
-    """The leader's table ends with the blocks that its forks need: each gets its own, and a share of the prompt's."""
+    """The leader's table ends with the blocks that its forks need: each gets its own, and a stake in the prompt's."""
     prompt_blocks, own = memory.blocks_for(leader.prompt_tokens), _own_blocks(memory, leader)
     for fork in reversed(leader.forks):
         cut = len(leader.table) - own
-        fork.share = leader.table[:prompt_blocks] + leader.table[cut:]
+        fork.stake = leader.table[:prompt_blocks] + leader.table[cut:]
         del leader.table[cut:]
     for fork in leader.forks:
-        for block in fork.share[:prompt_blocks]:
+        for block in fork.stake[:prompt_blocks]:
             memory.pool.reference(block)
 
 
 def recall(memory: Memory, leader: Choice) -> None:
     """The leader is no longer with a worker: its forks hold nothing."""
     for fork in leader.forks:
-        give_up_share(memory, fork)
+        give_up_stake(memory, fork)
 
 
-def give_up_share(memory: Memory, fork: Choice) -> None:
+def give_up_stake(memory: Memory, fork: Choice) -> None:
     """No order has named it for the fork: who else uses its blocks makes a note of who may write to them."""
-    for block in reversed(fork.share):
+    for block in reversed(fork.stake):
         memory.give_back(block, {})
-    fork.share = []
+    fork.stake = []
 
 
 def scatter(state: State, leader: Choice) -> None:
     """Each of its forks goes on by itself."""
     for fork in take_forks(leader):
-        give_up_share(state.memory, fork)
+        give_up_stake(state.memory, fork)
         if fork.is_open:
             fork.phase, fork.needs_blocks = Phase.WAITING, 0
             state.queue.push(fork)

@@ -132,12 +132,12 @@ def cut(choice: Choice, position: int) -> None:
     del choice.logprobs[position + 1 :]
 
 
-def fail(state: State, choice: Choice, error: HeadraceError, now_s: float) -> None:
+def fail(state: State, choice: Choice, error: HeadraceError, now_s: float, *, reason: Reason = Reason.FAILED) -> None:
     """End its whole request by a typed error; it is kept until its gateway has answered."""
     state.counts[f"failed_{error.code}"] += 1
     failed = Failed(choice.request_id, choice.epoch, WireError.of(error), state.term, state.policy.cell)
     state.commands.append(Tell(choice.gateway, failed))
-    _close(state, state.requests[choice.request_id], Phase.FAILED, Reason.FAILED, now_s)
+    _close(state, state.requests[choice.request_id], Phase.FAILED, reason, now_s)
 
 
 def forget(state: State, group: Group, reason: Reason, now_s: float) -> None:

@@ -22,7 +22,7 @@ def part(state: State, leader: Choice, worker: WorkerBook, now_s: float) -> None
         if decode is not None and fork.generated:
             _branch(state, leader, fork, decode, now_s)
         else:
-            forking.give_up_share(state.memory, fork)
+            forking.give_up_stake(state.memory, fork)
             state.queue.push(fork)
     if leader.is_open and decode is worker:
         _stay(state, leader, worker, now_s)
@@ -36,21 +36,21 @@ def part(state: State, leader: Choice, worker: WorkerBook, now_s: float) -> None
 
 
 def _branch(state: State, leader: Choice, fork: Choice, worker: WorkerBook, now_s: float) -> None:
-    _take_share(state.memory, leader, fork)
+    _take_stake(state.memory, leader, fork)
     fork.cached_tokens, fork.is_ordered, fork.phase = leader.cached_tokens, True, Phase.DECODING
     fork.explain(Reason.DECODING, now_s)
     residence.join(state, fork, worker, fork.params.max_tokens)
-    state.needy[fork.handle] = fork  # its share holds one token more
+    state.needy[fork.handle] = fork  # its stake holds one token more
 
 
-def _take_share(memory: Memory, leader: Choice, fork: Choice) -> None:
-    """Its share becomes its table: the prompt's full blocks, then its own, the first of them a copy of the tail."""
+def _take_stake(memory: Memory, leader: Choice, fork: Choice) -> None:
+    """Its stake becomes its table: the prompt's full blocks, then its own, the first of them a copy of the tail."""
     full, tail_tokens = divmod(leader.prompt_tokens, memory.block_tokens)
     prompt_blocks = memory.blocks_for(leader.prompt_tokens)
-    own = fork.share[prompt_blocks:]
+    own = fork.stake[prompt_blocks:]
     if tail_tokens:
-        fork.copies = (BlockCopy(fork.share[full], own[0], tail_tokens),)
-    fork.table, fork.shared_blocks, fork.share = fork.share[:full] + own, min(full, leader.shared_blocks), []
+        fork.copies = (BlockCopy(fork.stake[full], own[0], tail_tokens),)
+    fork.table, fork.shared_blocks, fork.stake = fork.stake[:full] + own, min(full, leader.shared_blocks), []
     fork.cursor = fork.reach = leader.prompt_tokens
 
 

@@ -5,6 +5,9 @@ from enum import StrEnum
 
 class Reason(StrEnum):
     BEHIND_OLDER = "behind_older"  # an older request waits, or this one was not looked at yet
+    BEHIND_PRIORITY = "behind_priority"  # requests of an earlier class wait
+    BEHIND_DEADLINE = "behind_deadline"  # a request with an earlier deadline waits
+    BEHIND_SHARE = "behind_share"  # its tenant was served more than another one that waits
     NO_WORKER = "no_worker"  # no worker of the needed role is ready
     MAX_RUNNING = "max_running"
     NO_BLOCKS = "no_blocks"
@@ -23,12 +26,14 @@ class Reason(StrEnum):
     CANCELLED = "cancelled"
     DELIVERED = "delivered"
     GATEWAY_SILENT = "gateway_silent"
+    DEADLINE = "deadline"  # it passed
+    SHED = "shed"  # it could not be done by its deadline
     FAILED = "failed"
 
 
-WAITS = frozenset(
+PLACES = frozenset({Reason.BEHIND_OLDER, Reason.BEHIND_PRIORITY, Reason.BEHIND_DEADLINE, Reason.BEHIND_SHARE})
+WAITS = PLACES | frozenset(
     {
-        Reason.BEHIND_OLDER,
         Reason.NO_WORKER,
         Reason.MAX_RUNNING,
         Reason.NO_BLOCKS,

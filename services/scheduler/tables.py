@@ -98,7 +98,7 @@ def release(memory: Memory, choice: Choice) -> list[int]:
     woken = abandon(memory, choice)
     for block in reversed(choice.table):
         memory.give_back(block, choice.named)
-    forking.give_up_share(memory, choice)
+    forking.give_up_stake(memory, choice)
     choice.table, choice.named, choice.cursor, choice.reach, choice.shared_blocks = [], {}, 0, 0, 0
     return woken
 

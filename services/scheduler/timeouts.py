@@ -63,4 +63,5 @@ def _end_late_requests(state: State, now_s: float) -> None:
             del state.cancelled[request_id]
         group = state.requests.get(request_id)
         if group is not None and group.deadline_s <= now_s and not group.is_failed:
-            lifecycle.fail(state, group.leader, DeadlineExceeded("the request's deadline has passed"), now_s)
+            error = DeadlineExceeded("the request's deadline has passed")
+            lifecycle.fail(state, group.leader, error, now_s, reason=Reason.DEADLINE)

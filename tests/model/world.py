@@ -266,7 +266,8 @@ class World:
         if book is None or not book.is_lost:
             return False
         streams = [gateway.hub._streams.get(held.resident.request_id) for gateway in self.gateways]
-        attempts = [(who.choice, who.epoch) for who in (held.resident, *held.resident.forks)]
+        resident = held.resident
+        attempts = [(resident.choice, resident.epoch), *((fork.choice, fork.epoch) for fork in resident.forks)]
         return all(
             stream is None or all(stream.choices[choice].epoch > epoch for choice, epoch in attempts)
             for stream in streams

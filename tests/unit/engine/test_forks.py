@@ -32,7 +32,7 @@ def engine(request: pytest.FixtureRequest, model_dir: Path) -> Any:
 def drawn(engine: Any, sample: SampleSpec, *forks: SampleSpec) -> Sampled:
     """What the prompt's last token yields."""
     (sampled,) = engine.step([StepRow(PROMPT, 0, TABLE, sample, forks)])
-    assert sampled is not None
+    assert isinstance(sampled, Sampled)
     return sampled
 
 

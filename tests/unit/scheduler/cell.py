@@ -180,11 +180,11 @@ class Cell:
         gateway: str = GATEWAY,
         tenant: str = "t",
         deadline_s: float = 600.0,
-        choices: int = 1,
         is_older: bool = False,
+        **fields: Any,
     ) -> Arrived:
-        """The event of `submit`, to be taken in with others."""
-        self.gateway.open(request_id, choices)
+        """The event of `submit`, to be taken in with others. `fields` are the Sequence's."""
+        self.gateway.open(request_id, fields.get("choices", 1))
         sequence = messages.Sequence(
             request_id=request_id,
             epoch=1,
@@ -197,8 +197,8 @@ class Cell:
                 for index in range(len(ids) // BLOCK_TOKENS)
             ),
             params=sampling or params(),
-            choices=choices,
             deadline_unix_ms=int((self.now_s + deadline_s) * 1000),
+            **{"choices": 1, **fields},
         )
         return Arrived(sequence, f"trace-of-{request_id}", is_older)
 

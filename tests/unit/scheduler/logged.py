@@ -59,7 +59,8 @@ class LongRun:
         if drawn < 0.25 and len(cell.state.requests) < REQUESTS_OPEN_MAX:
             self._requests += 1
             ids = prompt(random.randint(5, 100), random.choice((100, 500)))
-            cell.submit(f"r{self._requests}", ids, params(random.randint(1, 60)))
+            sampling = params(random.randint(1, 60), temperature=1.0)
+            cell.submit(f"r{self._requests}", ids, sampling, choices=random.choice((1, 1, 1, 2, 3)))
         elif drawn < 0.28 and cell.state.requests:
             self.cancelled += 1
             cell.cancel(random.choice(sorted(cell.state.requests)))
@@ -73,8 +74,8 @@ class LongRun:
             self.cell.turn(message)
 
     def _settle_ended(self) -> None:
-        for request_id, choice in list(self.cell.state.requests.items()):
-            if choice.phase is Phase.ENDED:
-                self.cell.deliver(request_id)
-            elif choice.phase is Phase.FAILED:
+        for request_id, group in list(self.cell.state.requests.items()):
+            if group.is_failed:
                 self.cell.answer(request_id, live=True)
+            elif all(choice.phase is Phase.ENDED for choice in group.choices):
+                self.cell.deliver(request_id)
