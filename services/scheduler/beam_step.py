@@ -30,6 +30,7 @@ def told(state: State, worker: WorkerBook, choice: Choice, row: RowResult, now_s
     residence.unreserve(state, choice)
     choice.worker, choice.leaving, choice.chunked, choice.moves = "", False, 0, False
     choice.phase, choice.beam.candidates = Phase.DECODING, row.candidates
+    choice.share.generated(1)
     choice.explain(Reason.DECODING, now_s)
     group = state.requests[choice.request_id]
     if not any(other.beam and other.beam.is_growing for other in group.choices):
@@ -87,7 +88,8 @@ def _continue(
 def _branch(state: State, parent: Choice, slot: Choice) -> bool:
     """Give a slot the parent's full blocks to share, and a block of its own that begins as a copy of the tail."""
     memory = state.memory
-    slot.params, slot.cached_tokens, slot.is_ordered = parent.params, parent.cached_tokens, True
+    slot.params, slot.share = parent.params, parent.share
+    slot.cached_tokens, slot.is_ordered = parent.cached_tokens, True
     if not parent.table or not memory.make_room(1, grants.wants_room_as(state, slot)):
         return False
     full, tail_tokens = divmod(parent.cursor, memory.block_tokens)

@@ -77,8 +77,9 @@ class FakeGateway:
         return [self._log(message.request_id)]
 
     def _held(self, resident: Resident) -> Held | None:
-        choices = self.choices.get(resident.request_id)
-        return None if choices is None else choices[resident.choice]
+        """None, too, for a hypothesis that it does not know of."""
+        choices = self.choices.get(resident.request_id, [])
+        return choices[resident.choice] if resident.choice < len(choices) else None
 
     def _log(self, request_id: str) -> RequestLog:
         choices = self.choices.get(request_id)
