@@ -23,7 +23,7 @@ INBOX_PREFIX = "_INBOX."  # a whole token before the service: wildcards match wh
 
 ALIVE_INTERVAL_S = 0.25
 GATEWAY_SILENCE_S = 1.0
-TOKENIZER_ACK_WAIT_S = 2.0
+TOKENIZER_ACK_WAIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)

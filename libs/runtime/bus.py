@@ -235,14 +235,14 @@ class Bus:
         """Create the bucket of cell records."""
         await self._declare(flow.CELLS_BUCKET, lambda: cells.declare(self._js))
 
-    async def claim_term(self, record: CellRecord, *, after: int | None = None) -> int:
-        """Store `record` under the next higher term of its cell, by compare-and-set. Returns that term.
+    async def claim_term(self, record: CellRecord, *, after: int | None = None) -> CellRecord:
+        """Store `record` under the cell's next term, with what the last one told of its blocks. Returns what is stored.
 
         Raises Fenced when `after` is given and the cell has a higher term by now: somebody else was faster.
         """
         claimed = await cells.claim_term(self._js, record, after)
         self._keep_cell(claimed)
-        return claimed.term
+        return claimed
 
     async def put_cell(self, record: CellRecord) -> None:
         """Replace the record of the same term. Raises Fenced when the cell has another term by now."""

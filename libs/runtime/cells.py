@@ -5,6 +5,8 @@ costs nothing; it reads the whole bucket at the start and whenever the connectio
 """
 
 import asyncio
+import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import nats.errors
@@ -28,6 +30,10 @@ REFRESH_RETRY_S = 0.5
 log = get_logger("cells")
 
 
+def unix_time_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 async def declare(js: JetStreamContext) -> None:
     config = StreamConfig(  # what the NATS tools know as a key-value bucket
         name=STREAM,
@@ -43,15 +49,22 @@ async def declare(js: JetStreamContext) -> None:
     await create_stream(js, config)
 
 
-async def claim_term(js: JetStreamContext, record: CellRecord, after: int | None) -> CellRecord:
-    """The record as stored, under the next term; what the cell held under the last one it most likely still holds."""
+async def claim_term(
+    js: JetStreamContext, record: CellRecord, after: int | None, *, unix_ms: Callable[[], int] = unix_time_ms
+) -> CellRecord:
+    """The record as stored, under the next term; what the cell held under the last one it most likely still holds.
+
+    A term is above the last one, and no lower than the time at which it is claimed: also where the bucket was lost, or
+    an old copy of it came back, nobody has heard of a higher one.
+    """
     for _ in range(CLAIM_TRIES):
         held, revision = await _read(js, record)
         if after is not None and held is not None and held.term > after:
             raise Fenced(f"cell {record.cell} has term {held.term} already")
-        claimed = replace(record, term=1)
+        claimed = replace(record, term=unix_ms())
         if held is not None:
-            claimed = replace(held, term=held.term + 1, scheduler=record.scheduler, address=record.address)
+            term = max(claimed.term, held.term + 1)
+            claimed = replace(held, term=term, scheduler=record.scheduler, address=record.address)
         if await _swap(js, claimed, revision):
             return claimed
     raise Unavailable(f"cell {record.cell} is claimed by too many at once")

@@ -7,48 +7,56 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Cancel(_message.Message):
-    __slots__ = ("request_id", "deadline_unix_ms", "term")
+    __slots__ = ("request_id", "deadline_unix_ms", "term", "epoch")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     deadline_unix_ms: int
     term: int
-    def __init__(self, request_id: _Optional[str] = ..., deadline_unix_ms: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
+    epoch: int
+    def __init__(self, request_id: _Optional[str] = ..., deadline_unix_ms: _Optional[int] = ..., term: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class StopAt(_message.Message):
-    __slots__ = ("request_id", "choice", "position", "term")
+    __slots__ = ("request_id", "choice", "position", "term", "epoch")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CHOICE_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     choice: int
     position: int
     term: int
-    def __init__(self, request_id: _Optional[str] = ..., choice: _Optional[int] = ..., position: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
+    epoch: int
+    def __init__(self, request_id: _Optional[str] = ..., choice: _Optional[int] = ..., position: _Optional[int] = ..., term: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Resend(_message.Message):
-    __slots__ = ("request_id", "choice", "position", "term")
+    __slots__ = ("request_id", "choice", "position", "term", "epoch")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CHOICE_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     choice: int
     position: int
     term: int
-    def __init__(self, request_id: _Optional[str] = ..., choice: _Optional[int] = ..., position: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
+    epoch: int
+    def __init__(self, request_id: _Optional[str] = ..., choice: _Optional[int] = ..., position: _Optional[int] = ..., term: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Delivered(_message.Message):
-    __slots__ = ("request_id", "totals", "term")
+    __slots__ = ("request_id", "totals", "term", "epoch")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TOTALS_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     totals: _containers.RepeatedScalarFieldContainer[int]
     term: int
-    def __init__(self, request_id: _Optional[str] = ..., totals: _Optional[_Iterable[int]] = ..., term: _Optional[int] = ...) -> None: ...
+    epoch: int
+    def __init__(self, request_id: _Optional[str] = ..., totals: _Optional[_Iterable[int]] = ..., term: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Exited(_message.Message):
     __slots__ = ("incarnation", "term")

@@ -300,19 +300,21 @@ class Swap(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., blocks: _Optional[_Iterable[int]] = ..., host_blocks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Snapshot(_message.Message):
-    __slots__ = ("term", "version", "residents", "order_hash")
+    __slots__ = ("term", "version", "residents", "order_hash", "incarnation")
     TERM_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     RESIDENTS_FIELD_NUMBER: _ClassVar[int]
     ORDER_HASH_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     term: int
     version: int
     residents: _containers.RepeatedCompositeFieldContainer[Resident]
     order_hash: bytes
-    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., residents: _Optional[_Iterable[_Union[Resident, _Mapping]]] = ..., order_hash: _Optional[bytes] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., residents: _Optional[_Iterable[_Union[Resident, _Mapping]]] = ..., order_hash: _Optional[bytes] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Delta(_message.Message):
-    __slots__ = ("term", "version", "removed", "added", "grants", "untils", "copies", "chunks", "order_hash", "swap_outs", "swap_ins")
+    __slots__ = ("term", "version", "removed", "added", "grants", "untils", "copies", "chunks", "order_hash", "swap_outs", "swap_ins", "incarnation")
     TERM_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REMOVED_FIELD_NUMBER: _ClassVar[int]
@@ -324,6 +326,7 @@ class Delta(_message.Message):
     ORDER_HASH_FIELD_NUMBER: _ClassVar[int]
     SWAP_OUTS_FIELD_NUMBER: _ClassVar[int]
     SWAP_INS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     term: int
     version: int
     removed: _containers.RepeatedScalarFieldContainer[int]
@@ -335,23 +338,28 @@ class Delta(_message.Message):
     order_hash: bytes
     swap_outs: _containers.RepeatedCompositeFieldContainer[Swap]
     swap_ins: _containers.RepeatedCompositeFieldContainer[Swap]
-    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., removed: _Optional[_Iterable[int]] = ..., added: _Optional[_Iterable[_Union[Resident, _Mapping]]] = ..., grants: _Optional[_Iterable[_Union[BlockGrant, _Mapping]]] = ..., untils: _Optional[_Iterable[_Union[Until, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[BlockCopy, _Mapping]]] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., order_hash: _Optional[bytes] = ..., swap_outs: _Optional[_Iterable[_Union[Swap, _Mapping]]] = ..., swap_ins: _Optional[_Iterable[_Union[Swap, _Mapping]]] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., removed: _Optional[_Iterable[int]] = ..., added: _Optional[_Iterable[_Union[Resident, _Mapping]]] = ..., grants: _Optional[_Iterable[_Union[BlockGrant, _Mapping]]] = ..., untils: _Optional[_Iterable[_Union[Until, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[BlockCopy, _Mapping]]] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., order_hash: _Optional[bytes] = ..., swap_outs: _Optional[_Iterable[_Union[Swap, _Mapping]]] = ..., swap_ins: _Optional[_Iterable[_Union[Swap, _Mapping]]] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Ack(_message.Message):
-    __slots__ = ("term", "step_number")
+    __slots__ = ("term", "step_number", "incarnation")
     TERM_FIELD_NUMBER: _ClassVar[int]
     STEP_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     term: int
     step_number: int
-    def __init__(self, term: _Optional[int] = ..., step_number: _Optional[int] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, term: _Optional[int] = ..., step_number: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class FencedOff(_message.Message):
-    __slots__ = ("term", "reason")
+    __slots__ = ("term", "reason", "incarnation")
     TERM_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     term: int
     reason: str
-    def __init__(self, term: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, term: _Optional[int] = ..., reason: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class SchedulerMessage(_message.Message):
     __slots__ = ("snapshot", "delta", "ack", "fenced_off")

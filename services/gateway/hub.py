@@ -11,10 +11,12 @@ from libs.contracts import flow
 from libs.contracts.errors import DeadlineExceeded, ExactnessViolation, HeadraceError, Overloaded, Unavailable
 from libs.contracts.messages import (
     Accepted,
+    Cancel,
     Delivered,
     EpochRaised,
     Failed,
     Finished,
+    FrameRow,
     Known,
     LogQuery,
     Logs,
@@ -106,7 +108,10 @@ class Hub:
             return
         self._streams.pop(stream.request_id, None)
         if stream.cell:
-            self._cancel(stream.cell, stream.request_id, stream.ticket.deadline_unix_ms)
+            self._forget(stream.request_id)
+            failpoint("gateway.cancel")
+            cancel = Cancel(stream.request_id, stream.ticket.deadline_unix_ms, epoch=stream.epoch)
+            self._outbox.tell(stream.cell, (cancel,), stream.observer.traceparent)
 
     async def drain(self, drain_s: float) -> None:
         """Let the requests under way finish, end those that do not, and say what the schedulers must still know."""
@@ -124,7 +129,7 @@ class Hub:
         for row in frame.rows:
             stream = self._streams.get(row.request_id)
             if stream is None:
-                self._disown(frame.cell, row.request_id)
+                self._disown(frame.cell, row)
                 continue
             if stream.is_stale(row):
                 self._metrics.stale_rows.inc()
@@ -146,13 +151,12 @@ class Hub:
             case EpochRaised():
                 return Logs((self._raise_epoch(message),))
             case LogQuery():
-                stale = self._outbox.terms.is_stale(message.cell, message.term)
+                stale = self._is_stale(message)
                 return Logs(tuple(self._log(request_id, stale) for request_id in message.request_ids))
             case Accepted() | Rejected():
                 stream = self._streams.get(message.request_id)
             case Finished() | Failed():
-                stale = self._outbox.terms.is_stale(message.cell, message.term)
-                stream = None if stale else self._streams.get(message.request_id)
+                stream = None if self._is_stale(message) else self._streams.get(message.request_id)
         if stream is not None:
             self._take(stream, message)
         return Known(stream is not None)
@@ -171,6 +175,8 @@ class Hub:
                     if not stream.over:
                         stream.fail(message.error.to_exception())
                         self._forget(stream.request_id)
+                case Finished() if stream.is_stale(message):
+                    self._metrics.stale_messages.inc()
                 case Finished():
                     stream.on_finished(message, now_s)
         except HeadraceError as error:
@@ -179,12 +185,18 @@ class Hub:
             self._tell(stream)
 
     def _raise_epoch(self, message: EpochRaised) -> RequestLog:
-        stale = self._outbox.terms.is_stale(message.cell, message.term)
+        stale = self._is_stale(message)
         stream = self._streams.get(message.request_id)
         if stream is not None and not stale:
             stream.on_epoch_raised(message)
         failpoint("gateway.epoch.answer")
         return self._log(message.request_id, stale)
+
+    def _is_stale(self, message: EpochRaised | LogQuery | Finished | Failed) -> bool:
+        """Whether another scheduler leads the cell by now."""
+        stale = self._outbox.terms.is_stale(message.cell, message.term)
+        self._metrics.stale_messages.inc(stale)
+        return stale
 
     def _log(self, request_id: str, stale: bool) -> RequestLog:
         """What is held of a request; a scheduler whose term is over is told that it is gone."""
@@ -210,7 +222,8 @@ class Hub:
             last = isinstance(messages[-1], Delivered)
             if last:
                 failpoint("gateway.delivered.before")
-            self._outbox.tell(stream.cell, messages, (lambda: self._delivered(stream)) if last else None)
+            done = (lambda: self._delivered(stream)) if last else None
+            self._outbox.tell(stream.cell, messages, stream.observer.traceparent, done)
 
     def _delivered(self, stream: Stream) -> None:
         failpoint("gateway.delivered.after")
@@ -227,15 +240,11 @@ class Hub:
         self._occupied.set()
         self._gone[request_id] = asyncio.get_running_loop().time() + REMEMBERED_S
 
-    def _disown(self, cell: str, request_id: str) -> None:
+    def _disown(self, cell: str, row: FrameRow) -> None:
         """A worker computes a request that nobody here waits for."""
-        if request_id not in self._gone:
-            self._cancel(cell, request_id, None)
-
-    def _cancel(self, cell: str, request_id: str, deadline_unix_ms: int | None) -> None:
-        self._forget(request_id)
-        failpoint("gateway.cancel")
-        self._outbox.cancel(cell, request_id, deadline_unix_ms)
+        if row.request_id not in self._gone:
+            self._forget(row.request_id)
+            self._outbox.cancel(cell, row)
 
     async def _tick_for_ever(self) -> None:
         loop = asyncio.get_running_loop()
@@ -270,7 +279,7 @@ class Hub:
     async def _repair(self, stream: Stream, choice: Choice, resend: Resend) -> None:
         self._metrics.repairs.inc()
         stream.observer.record.repairs += 1
-        resent = await self._outbox.ask(stream.cell, resend)
+        resent = await self._outbox.ask(stream.cell, resend, stream.observer.traceparent)
         try:
             stream.on_resent(choice, resent, asyncio.get_running_loop().time())
         except HeadraceError as error:

@@ -45,6 +45,9 @@ class Metrics:
         self.rejections = self._counter("vllm:admission_rejections", "Requests refused before they were queued.")
         self.exactness_violations = self._counter("headrace:exactness_violation", "Two reports of a position differed.")
         self.stale_rows = self._counter("headrace:stale_rows", "Tokens dropped: of an attempt that was taken back.")
+        self.stale_messages = self._counter(
+            "headrace:stale_messages", "Words of a scheduler dropped: its term is over, or of an attempt taken back."
+        )
         self.repairs = self._counter("headrace:token_repairs", "Times that missing tokens were asked for again.")
         self.shed = self._counter("headrace:requests_shed", "Refused because too many were waiting.")
         success = Counter(

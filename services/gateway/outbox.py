@@ -9,7 +9,18 @@ from typing import Any
 
 from libs.contracts import codec, flow
 from libs.contracts.errors import MalformedMessage, Overloaded, Unavailable
-from libs.contracts.messages import Alive, Cancel, CellStatus, Delivered, Request, Resend, Resent, StatusQuery, StopAt
+from libs.contracts.messages import (
+    Alive,
+    Cancel,
+    CellStatus,
+    Delivered,
+    FrameRow,
+    Request,
+    Resend,
+    Resent,
+    StatusQuery,
+    StopAt,
+)
 from libs.runtime.bus import Bus
 from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
@@ -62,22 +73,25 @@ class Outbox:
         self._run(self._submit_again(waiting, is_wanted))
 
     def tell(
-        self, cell: str, messages: Sequence[Cancel | StopAt | Delivered], done: Callable[[], None] | None = None
+        self,
+        cell: str,
+        messages: Sequence[Cancel | StopAt | Delivered],
+        traceparent: str,
+        done: Callable[[], None] | None = None,
     ) -> None:
         """Send each message to the cell's scheduler until it is answered, in this order, then call `done`."""
-        self._run(self._tell(cell, messages, done))
+        self._run(self._tell(cell, messages, traceparent, done))
 
-    def cancel(self, cell: str, request_id: str, deadline_unix_ms: int | None) -> None:
-        """Have the scheduler drop a request; without a deadline it was not ours, so the longest possible is assumed."""
-        if deadline_unix_ms is None:
-            deadline_unix_ms = int((self._unix_s() + self._patience_s) * 1000)
-        self.tell(cell, (Cancel(request_id, deadline_unix_ms),))
+    def cancel(self, cell: str, row: FrameRow) -> None:
+        """Have the scheduler drop a request that is not ours: the longest possible deadline is assumed."""
+        deadline_unix_ms = int((self._unix_s() + self._patience_s) * 1000)
+        self.tell(cell, (Cancel(row.request_id, deadline_unix_ms, epoch=row.epoch),), row.traceparent)
 
-    async def ask(self, cell: str, resend: Resend) -> Resent | None:
+    async def ask(self, cell: str, resend: Resend, traceparent: str) -> Resent | None:
         """What the scheduler has logged, or None when it does not answer in time."""
         failpoint("gateway.resend")
         try:
-            return codec.decode(Resent, await self._control(cell, resend))
+            return codec.decode(Resent, await self._control(cell, resend, traceparent))
         except (Unavailable, MalformedMessage):
             return None
 
@@ -132,19 +146,23 @@ class Outbox:
         failpoint("gateway.publish.after")
 
     async def _tell(
-        self, cell: str, messages: Sequence[Cancel | StopAt | Delivered], done: Callable[[], None] | None
+        self,
+        cell: str,
+        messages: Sequence[Cancel | StopAt | Delivered],
+        traceparent: str,
+        done: Callable[[], None] | None,
     ) -> None:
         for message in messages:
-            await self._repeat(cell, message)
+            await self._repeat(cell, message, traceparent)
         if done is not None:
             done()
 
-    async def _repeat(self, cell: str, message: Cancel | StopAt | Delivered) -> None:
+    async def _repeat(self, cell: str, message: Cancel | StopAt | Delivered, traceparent: str) -> None:
         loop, pause_s = asyncio.get_running_loop(), FIRST_PAUSE_S
         give_up_s = loop.time() + self._patience_s
         while True:
             try:
-                await self._control(cell, message)
+                await self._control(cell, message, traceparent)
                 return
             except Unavailable as error:
                 if loop.time() >= give_up_s:
@@ -154,6 +172,7 @@ class Outbox:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    async def _control(self, cell: str, message: Cancel | StopAt | Delivered | Resend) -> bytes:
+    async def _control(self, cell: str, message: Cancel | StopAt | Delivered | Resend, traceparent: str) -> bytes:
         payload = codec.encode_in("ControlMessage", replace(message, term=self.terms.of(cell)))
-        return await self._bus.request(flow.control_subject(cell), payload, timeout_s=ANSWER_TIMEOUT_S)
+        subject = flow.control_subject(cell)
+        return await self._bus.request(subject, payload, timeout_s=ANSWER_TIMEOUT_S, traceparent=traceparent)

@@ -95,6 +95,11 @@ class Stream:
         return self.phase in (Phase.SENT, Phase.ACCEPTED)
 
     @property
+    def epoch(self) -> int:
+        """The newest attempt at any of its choices."""
+        return max(choice.epoch for choice in self.choices)
+
+    @property
     def usage(self) -> Usage:
         prompt_tokens = self.accepted.prompt_tokens if self.accepted else 0
         return Usage(prompt_tokens, sum(choice.tokens for choice in self.choices), self.cached_tokens)
@@ -126,9 +131,9 @@ class Stream:
             self.cached_tokens = row.cached_tokens
         self._add(self.choices[row.choice], row.position, row.ids, row.end, now_s)
 
-    def is_stale(self, row: FrameRow) -> bool:
+    def is_stale(self, told: FrameRow | Finished) -> bool:
         """Whether it is of an attempt that is not listened to any more."""
-        return row.choice < len(self.choices) and row.epoch < self.choices[row.choice].epoch
+        return told.choice < len(self.choices) and told.epoch < self.choices[told.choice].epoch
 
     def on_epoch_raised(self, raised: EpochRaised) -> None:
         for choice in raised.choices:
@@ -149,11 +154,8 @@ class Stream:
     def on_finished(self, finished: Finished, now_s: float) -> None:
         if self.over or finished.choice >= len(self.choices):
             return
-        choice = self.choices[finished.choice]
-        if finished.epoch < choice.epoch:
-            return
         self._in_cell(finished.cell, now_s)
-        choice.finish(finished.total, finished.reason)
+        self.choices[finished.choice].finish(finished.total, finished.reason)
         self._progress()
 
     def fail(self, error: HeadraceError | ClientGone) -> None:
@@ -178,7 +180,7 @@ class Stream:
         for choice in self.choices:
             if choice.repair and not choice.reason and choice.repair.due(now_s, has_gap=choice.log.has_gap):
                 choice.repair.asked()
-                yield choice, Resend(self.ticket.request_id, choice.index, choice.tokens)
+                yield choice, Resend(self.request_id, choice.index, choice.tokens, epoch=choice.epoch)
 
     def take_messages(self) -> list[StopAt | Delivered]:
         """What the scheduler must be told since the last time, in this order."""
@@ -251,13 +253,14 @@ class Stream:
             if choice.repair:
                 choice.repair.heard(now_s)
         if choice.stopped_at is not None and not was_stopped:
-            self._outgoing.append(StopAt(self.ticket.request_id, choice.index, choice.stopped_at))
+            self._outgoing.append(StopAt(self.request_id, choice.index, choice.stopped_at, epoch=choice.epoch))
         self._progress()
 
     def _progress(self) -> None:
         """Complete the request when every choice has ended, and let its reader go on."""
         if all(choice.reason for choice in self.choices):
-            self._outgoing.append(Delivered(self.ticket.request_id, tuple(choice.tokens for choice in self.choices)))
+            totals = tuple(choice.tokens for choice in self.choices)
+            self._outgoing.append(Delivered(self.request_id, totals, epoch=self.epoch))
             if any(choice.reason == ERROR for choice in self.choices):
                 self.fail(NumericalError("the model's output was not finite"))
             else:

@@ -14,7 +14,7 @@ from libs.contracts.messages import (
     StatusQuery,
     StopAt,
 )
-from services.scheduler import apply_link, lifecycle
+from services.scheduler import apply_link, lifecycle, recovery
 from services.scheduler.choice import Choice
 from services.scheduler.events import Asked, Reply
 from services.scheduler.reasons import Reason
@@ -25,6 +25,10 @@ RESEND_TOKENS_MAX = 16_384  # with log-probabilities below 200 kB, under every b
 
 
 def asked(state: State, event: Asked, now_s: float) -> None:
+    match event.message:
+        case StopAt() | Resend() as message:
+            if (choice := _choice(state, message.request_id, message.choice)) is not None:
+                recovery.heard(state, choice, message.epoch, now_s)
     state.commands.append(Reply(event.ticket, _reply(state, event.message, now_s)))
 
 

@@ -106,6 +106,7 @@ def _welcome(state: State, hello: Hello, now_s: float) -> None:
         ChunkSizes.aiming_at(chunk_target_s=state.policy.chunk_target_s, itl_target_s=state.policy.itl_target_s),
     )
     state.memory.pool.attach(hello.incarnation, hello.version)
+    state.is_succession |= hello.term > 0
     roll_call.strike(state, hello.incarnation)
     roll_call.call(state, hello.host)
     _answer(state, worker, hello, now_s)

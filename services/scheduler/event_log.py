@@ -107,7 +107,7 @@ def open_log(policy: Policy, term: int, path: str) -> Iterator[EventLog]:
 
 
 def log_path(path: str, term: int) -> Path:
-    """events.jsonl is events.3.jsonl in the third term: no reign writes over what an earlier one has written."""
+    """events.jsonl is events.3.jsonl in term 3: no reign writes over what an earlier one has written."""
     named = Path(path)
     return named.with_name(f"{named.stem}.{term}{named.suffix}")
 

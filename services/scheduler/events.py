@@ -113,6 +113,7 @@ class Tell:
 
     gateway: str
     message: Finished | Failed
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ class Ask:
     gateway: str
     request_id: str
     message: EpochRaised | LogQuery
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

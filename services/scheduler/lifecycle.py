@@ -108,7 +108,7 @@ def end(state: State, choice: Choice, reason: str, now_s: float) -> None:
     choice.explain(Reason.STOPPED, now_s)
     term, cell = state.term, state.policy.cell
     finished = Finished(choice.request_id, choice.epoch, choice.index, choice.generated, reason, term, cell)
-    state.commands.append(Tell(choice.gateway, finished))
+    state.commands.append(Tell(choice.gateway, finished, choice.traceparent))
 
 
 def stop_at(state: State, choice: Choice, position: int, now_s: float) -> None:
@@ -136,7 +136,7 @@ def fail(state: State, choice: Choice, error: HeadraceError, now_s: float, *, re
     """End its whole request by a typed error; it is kept until its gateway has answered."""
     state.counts[f"failed_{error.code}"] += 1
     failed = Failed(choice.request_id, choice.epoch, WireError.of(error), state.term, state.policy.cell)
-    state.commands.append(Tell(choice.gateway, failed))
+    state.commands.append(Tell(choice.gateway, failed, choice.traceparent))
     _close(state, state.requests[choice.request_id], Phase.FAILED, reason, now_s)
 
 

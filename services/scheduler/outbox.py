@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from libs.contracts import codec, flow
 from libs.contracts.errors import MalformedMessage, Unavailable
 from libs.contracts.messages import Gone, Incarnations, Kill, Known, ListIncarnations, Logs, RequestLog
-from libs.runtime.bus import Bus
+from libs.runtime.bus import Bus, NoResponder
 from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from services.scheduler.background import Background
@@ -30,6 +30,7 @@ ANSWER_TIMEOUT_S = 1.0
 KILL_TIMEOUT_S = 5.0
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 1.0
+AGENTLESS_TRIES = 4  # 0.7 s: an agent that is still coming back to the broker is not absent
 
 T = TypeVar("T")
 
@@ -38,9 +39,18 @@ log = get_logger("scheduler")
 
 class Outbox:
     def __init__(
-        self, bus: Bus, post: Callable[[Event], None], background: Background, *, cell: str, term: int
+        self,
+        bus: Bus,
+        post: Callable[[Event], None],
+        background: Background,
+        *,
+        cell: str,
+        term: int,
+        needs_agents: bool = True,
     ) -> None:
+        """`needs_agents`: there was a term before, so who lives on a host is known when its agent has said it."""
         self._bus, self._post, self._background, self._cell, self._term = bus, post, background, cell, term
+        self._needs_agents = needs_agents
         self._telling: dict[str, list[asyncio.Task[None]]] = {}
 
     def tell(self, command: Tell) -> None:
@@ -67,9 +77,8 @@ class Outbox:
     async def _tell(self, command: Tell) -> None:
         failpoint("scheduler.tell")
         payload = codec.encode_in("RepliesMessage", command.message)
-        answer = await self._until_answered(
-            flow.replies_subject(command.gateway), payload, lambda reply: codec.decode(Known, reply), ANSWER_TIMEOUT_S
-        )
+        subject = flow.replies_subject(command.gateway)
+        answer = await self._until_answered(subject, payload, _known, ANSWER_TIMEOUT_S, command.traceparent)
         self._post(Answered(command.message.request_id, answer.live))
 
     async def _kill(self, command: KillWorker) -> None:
@@ -83,26 +92,50 @@ class Outbox:
         failpoint("scheduler.epoch.ask")
         payload = codec.encode_in("RepliesMessage", command.message)
         subject = flow.replies_subject(command.gateway)
-        answer = await self._until_answered(subject, payload, _log_of(command.request_id), ANSWER_TIMEOUT_S)
+        parse = _log_of(command.request_id)
+        answer = await self._until_answered(subject, payload, parse, ANSWER_TIMEOUT_S, command.traceparent)
         failpoint("scheduler.epoch.answered")
         self._post(Logged(answer))
 
     async def _list(self, command: AskHost) -> None:
         payload = codec.encode_in("HostMessage", ListIncarnations(self._term, self._cell))
-        subject = flow.host_subject(command.host)
-        listed = await self._until_answered(subject, payload, _incarnations, ANSWER_TIMEOUT_S)
+        subject, tries = flow.host_subject(command.host), 0 if self._needs_agents else AGENTLESS_TRIES
+        try:
+            listed = await self._until_answered(subject, payload, _incarnations, ANSWER_TIMEOUT_S, absences_max=tries)
+        except NoResponder:
+            log.warning("no_host_agent", host=command.host)
+            listed = Incarnations(())
         self._post(Listed(command.host, listed.incarnations))
 
-    async def _until_answered(self, subject: str, payload: bytes, parse: Callable[[bytes], T], timeout_s: float) -> T:
-        """The first answer that makes sense, however long it takes."""
-        pause_s = FIRST_PAUSE_S
+    async def _until_answered(
+        self,
+        subject: str,
+        payload: bytes,
+        parse: Callable[[bytes], T],
+        timeout_s: float,
+        traceparent: str = "",
+        *,
+        absences_max: int = 0,
+    ) -> T:
+        """The first answer that makes sense, however long it takes.
+
+        Raises NoResponder when nobody was there to answer that many times in a row; 0 is never.
+        """
+        pause_s, absences = FIRST_PAUSE_S, 0
         while True:
             try:
-                return parse(await self._bus.request(subject, payload, timeout_s=timeout_s))
+                return parse(await self._bus.request(subject, payload, timeout_s=timeout_s, traceparent=traceparent))
             except (Unavailable, MalformedMessage) as error:
+                absences = absences + 1 if isinstance(error, NoResponder) else 0
+                if absences_max and absences == absences_max:
+                    raise
                 log.debug("asked_again", subject=subject, reason=error.message)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+def _known(reply: bytes) -> Known:
+    return codec.decode(Known, reply)
 
 
 def _gone(reply: bytes) -> Gone:

@@ -81,6 +81,13 @@ def logged(state: State, log: RequestLog, now_s: float) -> None:
         forking.gather(state, group)
 
 
+def heard(state: State, choice: Choice, epoch: int, now_s: float) -> None:
+    """Its gateway names the attempt that it listens to: one begun without its answer may be below that."""
+    if choice.beam is None and choice.is_blind and choice.is_open and epoch >= choice.epoch:
+        state.counts["raised_unanswered"] += 1
+        _raise_above(state, choice, epoch, now_s)
+
+
 def resume(state: State, choice: Choice, now_s: float) -> None:
     """It waits for a worker, from what is known of it now."""
     del state.asking[choice.handle]
@@ -165,7 +172,8 @@ def _ask(state: State, choices: Sequence[Choice], message: EpochRaised | LogQuer
         choice.phase = Phase.ASKING
         choice.explain(Reason.WORKER_LOST, now_s)
         state.asking[choice.handle] = choice
-    state.commands.append(Ask(choices[0].gateway, choices[0].request_id, message))
+    first = choices[0]
+    state.commands.append(Ask(first.gateway, first.request_id, message, first.traceparent))
 
 
 def _search_on(state: State, group: Group, search: Search, log: RequestLog, now_s: float) -> None:
@@ -183,12 +191,12 @@ def _learned(state: State, choice: Choice, held: ChoiceLog, now_s: float) -> Non
     elif choice.phase is Phase.ASKING:
         _answered(state, choice, held, now_s)
     elif held.epoch >= choice.epoch:
-        _raise_above(state, choice, held, now_s)
+        _raise_above(state, choice, held.epoch, now_s)
 
 
-def _raise_above(state: State, choice: Choice, log: ChoiceLog, now_s: float) -> None:
-    """A late answer: the attempt that was begun without it is one that the gateway does not listen to."""
-    choice.epoch, choice.is_older = log.epoch + 1, False
+def _raise_above(state: State, choice: Choice, epoch: int, now_s: float) -> None:
+    """The attempt that was begun without its gateway's answer is one that the gateway does not listen to."""
+    choice.epoch, choice.is_older = epoch + 1, False
     if choice.worker and not choice.leaving:
         residence.move(state, choice, Reason.NOT_LISTENED_TO, now_s)
 

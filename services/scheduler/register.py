@@ -22,11 +22,13 @@ class Register:
     """Holds the record as this term has published it."""
 
     def __init__(self, bus: Bus, record: CellRecord) -> None:
+        self.term = record.term
+        self.is_first = not record.block_tokens  # as far as the broker's store tells, no term before had a worker
         self._bus, self._record = bus, record
         self._opened: asyncio.Future[OpenCell] = asyncio.get_running_loop().create_future()
 
     @classmethod
-    async def claim(cls, bus: Bus, config: Config, port: int, *, after: int | None = None) -> tuple["Register", int]:
+    async def claim(cls, bus: Bus, config: Config, port: int, *, after: int | None = None) -> "Register":
         """Declare what the cell needs at the broker and take the next term. Raises Unavailable.
 
         Raises Fenced when `after` is given and another took the term that follows it.
@@ -45,13 +47,13 @@ class Register:
             max_prompt_tokens=0,
         )
         failpoint("scheduler.term.claim")
-        term = await bus.claim_term(record, after=after)
+        claimed = await bus.claim_term(record, after=after)
         failpoint("scheduler.term.claimed")
-        log.info("term_claimed", cell=config.cell, term=term, address=record.address)
-        return cls(bus, replace(record, term=term)), term
+        log.info("term_claimed", cell=config.cell, term=claimed.term, address=record.address)
+        return cls(bus, claimed)
 
     @classmethod
-    async def lead(cls, bus: Bus, config: Config, port: int, standby: Standby) -> tuple["Register", int]:
+    async def lead(cls, bus: Bus, config: Config, port: int, standby: Standby) -> "Register":
         """Stand by while another leads the cell, then take the next term."""
         while True:
             after = await standby.wait_for_vacancy()

@@ -66,8 +66,8 @@ class Reign:
         Raises Unavailable.
         """
         claim = Register.claim(bus, config, port) if standby is None else Register.lead(bus, config, port, standby)
-        register, term = await claim
-        reign = cls(config, register, State(config.policy, term), loop, standby)
+        register = await claim
+        reign = cls(config, register, State(config.policy, register.term), loop, standby)
         if ring.is_on:
             loop.on_turn = DecisionRecords(ring, reign.state, loop.clock.monotonic_ns).on_turn
         await reign._open(bus, index, links)
@@ -94,7 +94,10 @@ class Reign:
         begun_at = datetime.fromtimestamp(loop.clock.now_s(), UTC)
         doubt = self._standby.look if self._standby is not None else lambda: None
         self._intake = Intake(bus, state, self._watch.post, self._background, begun_at, doubt)
-        self.outbox = Outbox(bus, loop.post, self._background, cell=config.cell, term=state.term)
+        is_first = self._register.is_first
+        self.outbox = Outbox(
+            bus, loop.post, self._background, cell=config.cell, term=state.term, needs_agents=not is_first
+        )
         self._dead_letters = DeadLetters(bus, config, self._background)
         self._updates = IndexUpdates(index, config.cell, state.term)
         self.carriers = self._carriers(links)

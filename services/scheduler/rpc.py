@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 from libs.contracts.messages import Delta, Hello, SchedulerMessage, Snapshot, StepResult, WorkerReport
 from libs.runtime.failpoints import failpoint
@@ -69,7 +70,7 @@ class Links:
             match command:
                 case Send():
                     _pass_failpoints(command.message)
-                    await session.send(command.message)
+                    await session.send(replace(command.message, incarnation=command.incarnation))
                 case Refuse():
                     log.warning("worker_refused", incarnation=command.incarnation, reason=command.reason)
                     await session.refuse(command.reason, retry=command.retry)

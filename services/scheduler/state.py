@@ -17,7 +17,6 @@ HYBRID = "hybrid"
 DISAGGREGATED = "disaggregated"
 PREFILL = "prefill"
 DECODE = "decode"
-FIRST_TERM = 1  # none was before it
 
 Told = tuple[str, int]  # a choice as workers name it: its request and its index
 
@@ -96,7 +95,8 @@ class State:
         self.queue = WaitQueue()
         self.asking: dict[int, Choice] = {}  # their gateways are asked for their logs
         self.rolls: dict[str, Roll] = {}  # by host
-        self.is_open = term == FIRST_TERM  # what older terms' workers compute is settled
+        self.is_open = False  # what older terms' workers compute is settled
+        self.is_succession = False  # a worker has obeyed an earlier term
         self.open_by_s: float | None = None  # since the first of them said Hello
         self.inherited: dict[Told, dict[str, HeldSequence]] = {}  # choice → incarnation → what it said of it
         self.running: dict[int, Choice] = {}  # in some worker's order and not leaving it

@@ -44,7 +44,7 @@ def _expiries(state: State) -> Iterator[float]:
     if (open_s := opening.due_s(state)) is not None:
         yield open_s
     for roll in state.rolls.values():
-        if (due_s := roll_call.due_s(roll)) is not None:
+        if (due_s := roll_call.due_s(state, roll)) is not None:
             yield due_s
 
 

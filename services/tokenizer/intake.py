@@ -43,16 +43,16 @@ async def publish_sequence(bus: Bus, sequence: Sequence, cell: str, traceparent:
     failpoint("tokenizer.publish.after")
 
 
-async def tell_gateway(bus: Bus, request: Request, message: Accepted | Rejected) -> bool:
+async def tell_gateway(bus: Bus, request: Request, message: Accepted | Rejected, traceparent: str) -> bool:
     """Whether the gateway still holds the request; False also when there is no such gateway.
 
     Raises Unconfirmed when it does not answer: it or the broker may be frozen, and whoever thaws goes on.
     """
-    payload = codec.encode_in("RepliesMessage", message)
+    payload, subject = codec.encode_in("RepliesMessage", message), flow.replies_subject(request.gateway)
     timeouts = absences = 0
     while timeouts < TIMEOUT_TRIES and absences < ABSENT_TRIES:
         try:
-            answer = await bus.request(flow.replies_subject(request.gateway), payload, timeout_s=ANSWER_TIMEOUT_S)
+            answer = await bus.request(subject, payload, timeout_s=ANSWER_TIMEOUT_S, traceparent=traceparent)
         except NoResponder:
             absences += 1
             await asyncio.sleep(ABSENT_PAUSE_S)
@@ -66,12 +66,13 @@ async def tell_gateway(bus: Bus, request: Request, message: Accepted | Rejected)
     raise Unconfirmed(f"gateway {request.gateway} does not answer")
 
 
-async def cancel(bus: Bus, request: Request, cell: str, term: int) -> None:
+async def cancel(bus: Bus, request: Request, cell: str, term: int, traceparent: str) -> None:
     """Tell the cell's scheduler that nobody waits for the request. Raises Unconfirmed when it does not answer."""
-    payload = codec.encode_in("ControlMessage", Cancel(request.request_id, request.deadline_unix_ms, term))
+    message = Cancel(request.request_id, request.deadline_unix_ms, term, request.epoch)
+    payload, subject = codec.encode_in("ControlMessage", message), flow.control_subject(cell)
     for _ in range(TIMEOUT_TRIES):
         try:
-            answer = await bus.request(flow.control_subject(cell), payload, timeout_s=ANSWER_TIMEOUT_S)
+            answer = await bus.request(subject, payload, timeout_s=ANSWER_TIMEOUT_S, traceparent=traceparent)
         except NoResponder:
             await asyncio.sleep(ABSENT_PAUSE_S)
         except RequestTimeout:

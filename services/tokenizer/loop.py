@@ -91,7 +91,7 @@ class Tokenizing:
             return
         except Exception as error:  # a prompt that finds a bug must not be tried for ever
             log.error("failed", exc_info=error, request_id=request.request_id)
-            await self._reject(request, HeadraceError("the prompt could not be encoded"))
+            await self._reject(request, HeadraceError("the prompt could not be encoded"), work.traceparent)
         failpoint("tokenizer.ack.before")
         await work.ack()
         failpoint("tokenizer.ack.after")
@@ -114,29 +114,29 @@ class Tokenizing:
         except HeadraceError as error:
             record.error = error.code
             self._ring.put(record)
-            await self._reject(request, error)
+            await self._reject(request, error, span.traceparent)
         else:
-            await self._accept(request, prepared)
+            await self._accept(request, prepared, span.traceparent)
 
-    async def _accept(self, request: Request, prepared: Prepared) -> None:
+    async def _accept(self, request: Request, prepared: Prepared, traceparent: str) -> None:
         """A gateway that no longer holds the request, or is gone, means that nobody waits: take it back."""
         ids = prepared.sequence.ids
         echoed = ids if request.echo_ids else ()
         accepted = Accepted(request.request_id, request.epoch, prepared.cell, len(ids), echoed)
-        if await intake.tell_gateway(self._bus, request, accepted):
+        if await intake.tell_gateway(self._bus, request, accepted, traceparent):
             self.counts["accepted"] += 1
             failpoint("tokenizer.accepted.after")
             return
         self.counts["cancelled"] += 1
         log.info("cancelled", request_id=request.request_id)
-        await intake.cancel(self._bus, request, prepared.cell, prepared.term)
+        await intake.cancel(self._bus, request, prepared.cell, prepared.term, traceparent)
 
-    async def _reject(self, request: Request, error: HeadraceError) -> None:
+    async def _reject(self, request: Request, error: HeadraceError, traceparent: str) -> None:
         self.counts["rejected"] += 1
         log.info("rejected", request_id=request.request_id, code=error.code)
         with suppress(Unconfirmed):  # its deadline ends it
             rejected = Rejected(request.request_id, request.epoch, WireError.of(error))
-            await intake.tell_gateway(self._bus, request, rejected)
+            await intake.tell_gateway(self._bus, request, rejected, traceparent)
 
 
 def _attributes(prepared: Prepared) -> dict[str, Attribute]:

@@ -1,4 +1,4 @@
-"""A stack with the fake engine under test: arming faults, killing and freezing, waiting until it is at rest."""
+"""A stack under test, mostly with the fake engine: arming faults, killing and freezing, waiting until it is at rest."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ class Lane:
         self._options = {
             **options,
             "run_dir": str(self.run_dir.path),
-            "model_dir": str(make_tiny_model(folder)),
+            "model_dir": str(options.get("model_dir") or make_tiny_model(folder)),
             "model": self.model,
             "role": role,
             "failpoints_file": str(self._armed),
@@ -150,8 +150,9 @@ class Lane:
         shutil.copytree(self.run_dir.logs, folder, dirs_exist_ok=True)
         return folder
 
-    async def perform(self, operation: Operation) -> None:
-        await perform(self._http, self.base_url, self.model, operation)
+    async def perform(self, operation: Operation, more: Mapping[str, Any] | None = None) -> None:
+        """`more` are further fields of the request's body."""
+        await perform(self._http, self.base_url, self.model, operation, more)
 
     async def come_to_rest(self, history: History, within_s: float) -> None:
         """Wait until every process is ready and nothing is left to do, and note what is then there."""

@@ -1,7 +1,9 @@
 """A TCP proxy that misbehaves on demand: slow, jittery, throttled, slicing, silent one way or both, cut off, reset.
 
-Bytes are late, never lost or reordered: that is what TCP makes of a bad network. A silent way holds what it has, a
-connection's end included, until it is healed; so one side may go on for long after the other has given up.
+Bytes are late, never lost or reordered: that is what TCP makes of a bad network. A packet that is lost comes when it is
+sent again, and whatever was sent after it, in whatever order it arrived, is kept from the reader until then. A silent
+way holds what it has, a connection's end included, until it is healed; so one side may go on for long after the other
+has given up.
 """
 
 import asyncio
@@ -13,6 +15,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 READ_BYTES = 64 << 10
+RETRANSMIT_S = 0.2  # the shortest after which Linux sends a packet again that nobody has confirmed
 HELD_CHUNKS = 64  # per connection and way; beyond it the sender is made to wait
 
 Piece = tuple[float, bytes]  # when it is due, on the loop's clock; no bytes is the end
@@ -23,6 +26,7 @@ class Way:
 
     def __init__(self) -> None:
         self.latency_s = self.jitter_s = 0.0
+        self.loss = 0.0  # share of the slices, 0 … 1
         self.bytes_per_s = float("inf")
         self.slice_bytes = READ_BYTES
         self.cut_after_bytes: int | None = None  # then that connection is reset, and there is no cut any more
@@ -34,7 +38,7 @@ class Way:
         self._talks.clear()
 
     def heal(self) -> None:
-        self.latency_s = self.jitter_s = 0.0
+        self.latency_s = self.jitter_s = self.loss = 0.0
         self.bytes_per_s, self.slice_bytes, self.cut_after_bytes = float("inf"), READ_BYTES, None
         self._talks.set()
 
@@ -49,7 +53,8 @@ class Way:
         loop, due_s, chunk = asyncio.get_running_loop(), 0.0, b"to begin with"
         while chunk:
             chunk = await reader.read(self.slice_bytes)
-            due_s = max(due_s, loop.time() + self.latency_s + random.uniform(0, self.jitter_s))
+            lost_s = RETRANSMIT_S * (random.random() < self.loss)
+            due_s = max(due_s, loop.time() + self.latency_s + random.uniform(0, self.jitter_s) + lost_s)
             due_s += len(chunk) / self.bytes_per_s
             await held.put((due_s, chunk))
 

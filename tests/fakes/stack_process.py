@@ -1,6 +1,7 @@
 """`headrace up` with the fake engine: `python -m tests.fakes.stack_process OPTIONS`, OPTIONS as JSON.
 
-The keys are those of UpOptions; the supervisor, the brokers and every other service are the real ones.
+The keys are those of UpOptions; the supervisor, the brokers and every other service are the real ones, and the workers,
+too, where `worker_package` names them.
 """
 
 import json
@@ -24,7 +25,8 @@ async def main(options: dict[str, Any]) -> None:
 
     for name in ("run_dir", "model_dir"):
         options[name] = Path(options[name])
-    await supervise(UpOptions(worker_package="tests.fakes.workers", **options), lambda what, done, of: None, on_ready)
+    options = {"worker_package": "tests.fakes.workers", **options}
+    await supervise(UpOptions(**options), lambda what, done, of: None, on_ready)
 
 
 def stop_with_the_test() -> None:

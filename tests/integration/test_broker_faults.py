@@ -71,6 +71,20 @@ async def test_streams_outlive_a_lost_store(running: Pipeline) -> None:
     await assert_all_same(streams)
 
 
+async def test_a_store_that_is_lost_with_its_scheduler_stops_nobody_for_long(running: Pipeline) -> None:
+    """Nobody is left who knows the term: the next one is above it all the same, and gateway and worker obey it."""
+    before = (await running.status()).term
+    running.end("scheduler")
+    await asyncio.to_thread(running.nats.stop)
+    running.nats.lose_store()
+    await asyncio.to_thread(running.nats.start)
+    running.start("scheduler")
+    await running.ready()
+
+    await assert_all_same(begin(running, [Answer()], 5), 5)
+    assert (await running.status()).term > before
+
+
 async def test_a_frozen_broker_refuses_new_requests_soon_and_loses_none(running: Pipeline) -> None:
     """503 with Retry-After within seconds; what runs goes on when it thaws."""
     seen = [Answer() for _ in range(STREAMS)]

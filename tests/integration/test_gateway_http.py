@@ -83,7 +83,7 @@ async def stack(own_nats_server: NatsServer, traces: Collector, tmp_path: Path) 
         await bus.declare_work_queue(flow.REQUESTS_STREAM, ["requests.*"], max_messages=100)
         await bus.declare_cells()
         record = cell_record()
-        term = await bus.claim_term(record)
+        term = (await bus.claim_term(record)).term
         backend = Backend(bus, INSTANCE, term=term)
         await backend.start()
         settings = {
@@ -151,7 +151,7 @@ async def test_the_official_client_chats(stack: Stack) -> None:
 
     assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("héllo", "stop")
     assert answer.usage and (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (3, 7)
-    assert await stack.backend.told(Delivered) == Delivered(request.request_id, (7,), stack.backend.term)
+    assert await stack.backend.told(Delivered) == Delivered(request.request_id, (7,), stack.backend.term, 1)
     assert answer.id == request.request_id
 
 
@@ -202,8 +202,8 @@ async def test_a_stop_string_over_tokens_ends_the_answer(stack: Stack) -> None:
         answer = await call
 
     assert (answer.choices[0].text, answer.choices[0].finish_reason) == ("ab", "stop")
-    assert await stack.backend.told(StopAt) == StopAt(request.request_id, 0, 3, stack.backend.term)
-    assert await stack.backend.told(Delivered) == Delivered(request.request_id, (4,), stack.backend.term)
+    assert await stack.backend.told(StopAt) == StopAt(request.request_id, 0, 3, stack.backend.term, 1)
+    assert await stack.backend.told(Delivered) == Delivered(request.request_id, (4,), stack.backend.term, 1)
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -222,7 +222,7 @@ async def test_a_client_that_hangs_up_is_cancelled(stack: Stack, stream: bool) -
 
     async with asyncio.timeout(0.25):
         cancel = await stack.backend.told(Cancel)
-    assert cancel == Cancel(request.request_id, request.deadline_unix_ms, stack.backend.term)
+    assert cancel == Cancel(request.request_id, request.deadline_unix_ms, stack.backend.term, 1)
 
 
 async def test_errors_are_the_clients_own_types(stack: Stack) -> None:

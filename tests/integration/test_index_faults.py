@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 TOKENS, ROUNDS = 6, 7
 BOUND_S = 0.05
-NOISE_S = 0.25  # of a busy machine
 PROMPT = list(range(300, 370))
 BLOCK_TOKENS = 16
 
@@ -62,7 +61,7 @@ async def lying(running: Pipeline) -> None:
     """Every block of every prompt is said to be in this cell and in one that does not exist."""
     async with index_of(running) as index:
         for cell in (CELL, "ghost"):
-            await index.apply(cell, 1, hashes_of(running), [])
+            await index.apply(cell, (await running.status()).term, hashes_of(running), [])
 
 
 async def nonsensical(running: Pipeline) -> None:
@@ -89,22 +88,25 @@ async def mended(running: Pipeline) -> AsyncIterator[Pipeline]:
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_answers_are_the_same_and_soon(mended: Pipeline, fault: Fault) -> None:
-    """Each of several requests, those before the circuit opens included."""
-    usual_s = await first_token_s(mended)
+    """Those before the circuit opens included. What a busy machine adds is what it added before the fault.
+
+    That no look-up waits for longer than its limit is shown in virtual time, tests/unit/runtime/test_index_patience.py.
+    """
+    usual_s = await first_tokens_s(mended)
 
     await fault(mended)
 
-    assert await first_token_s(mended) < usual_s + BOUND_S + NOISE_S
+    assert statistics.median(await first_tokens_s(mended)) < max(usual_s) + BOUND_S
 
 
-async def first_token_s(running: Pipeline) -> float:
-    """The median of several requests, each of which must be right."""
+async def first_tokens_s(running: Pipeline) -> list[float]:
+    """Waits of several requests, each of which must be right."""
     waits_s = []
     for _ in range(ROUNDS):
         answer = await running.ask(PROMPT, TOKENS)
         assert (answer.ids, answer.finish) == (greedy(PROMPT, TOKENS), "length")
         waits_s.append(answer.heard_s[0] - answer.started_s)
-    return statistics.median(waits_s)
+    return waits_s
 
 
 async def restarted_with(running: Pipeline, *settings: str) -> None:

@@ -142,10 +142,10 @@ async def test_a_link_that_breaks_is_made_again(running: Pipeline) -> None:
     assert running.killed == []
 
 
-async def test_a_slow_and_jittery_network_only_takes_longer(running: Pipeline) -> None:
-    """200 ms each way to the broker, in small pieces."""
+async def test_a_slow_lossy_and_jittery_network_only_takes_longer(running: Pipeline) -> None:
+    """200 ms each way to the broker, in small pieces, of which one in a hundred is lost and sent again."""
     for connection in running.to_nats.values():
         for way in (connection.up, connection.down):
-            way.latency_s, way.jitter_s, way.slice_bytes = 0.2, 0.05, 50
+            way.latency_s, way.jitter_s, way.slice_bytes, way.loss = 0.2, 0.05, 50, 0.01
 
     await assert_all_same(begin(running, [Answer() for _ in range(STREAMS)], 40), 40)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from tests.fakes.proxy import Proxy, proxy
+from tests.fakes.proxy import RETRANSMIT_S, Proxy, proxy
 
 pytestmark = pytest.mark.integration
 
@@ -69,6 +69,13 @@ async def test_latency_is_paid_once_and_a_throttle_by_the_byte() -> None:
         through.heal()
         through.up.bytes_per_s = 4 * len(MESSAGE)
         assert 0.25 <= await echoed(ends, MESSAGE) < 1.0
+
+
+async def test_what_is_lost_comes_late_and_holds_up_what_follows() -> None:
+    """Nothing is missing, and nothing out of order: as TCP sends it again."""
+    async with echo() as through, dialled(through) as ends:
+        through.up.loss, through.up.slice_bytes = 1.0, 1000
+        assert await echoed(ends, MESSAGE) >= RETRANSMIT_S
 
 
 @pytest.mark.parametrize("one_way", [True, False])

@@ -133,10 +133,11 @@ async def test_a_restarted_scheduler_gives_the_same_tokens(stage: Stage) -> None
     async with asyncio.timeout(PATIENCE_S):
         while len(stage.ids("r1")) < 30:
             await asyncio.sleep(0.01)
+    first = (await stage.status()).term
     stage.restart("hybrid")
     finished = await stage.finished()
     assert stage.ids("r1") == expected(prompt(40), params(300))[0]
-    assert (finished.total, finished.term) == (300, 2)
+    assert finished.total == 300 and finished.term > first
     assert codec.decode(Done, await stage.ask(Delivered("r1", (300,)))).known
     await asyncio.sleep(0.1)
     assert await stage.stored_sequences() == 0

@@ -138,7 +138,8 @@ async def test_a_request_nobody_waits_for_is_cancelled(quiet_stage: Stage, there
 
         cell, cancel = await asyncio.wait_for(stage.cancelled.get(), SOON_S)
 
-        assert (cell, cancel) == ("c0", Cancel("r1", sent.deadline_unix_ms, 1))
+        assert (cell, cancel) == ("c0", Cancel("r1", sent.deadline_unix_ms, stage.term, 1))
+        assert {trace[:35] for trace in stage.traces} == {TRACEPARENT[:35]}, "its trace id"
         assert await stage.queue_is_empty()
 
 

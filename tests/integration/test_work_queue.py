@@ -164,8 +164,7 @@ async def test_everything_declared_comes_back_after_the_store_is_lost(own_nats_s
     ):
         await scheduler.declare_work_queue("requests", ["requests.*"], max_messages=9)
         await scheduler.declare_cells()
-        await scheduler.claim_term(RECORD)
-        term = await scheduler.claim_term(RECORD)
+        claimed = await scheduler.claim_term(RECORD)
         probe = asyncio.create_task(next_work(tokenizer, "requests", "requests.m"))
         await restart(own_nats_server, signal.SIGKILL, lose_store=True)
 
@@ -176,7 +175,19 @@ async def test_everything_declared_comes_back_after_the_store_is_lost(own_nats_s
             cells = await worker.cells()
             while not cells.get(RECORD.model):
                 await asyncio.wait_for(cells.changed.wait(), SOON_S)
-            assert cells.get(RECORD.model)[0].term == term == 2
+            assert cells.get(RECORD.model) == (claimed,)
+
+
+async def test_a_claim_after_the_store_was_lost_is_above_every_term_before(own_nats_server: NatsServer) -> None:
+    """The bucket is gone, and with it who claimed: nobody restores the record."""
+    terms = []
+    for _ in range(2):
+        async with own_nats_server.connect("scheduler") as scheduler:
+            await scheduler.declare_cells()
+            terms += [(await scheduler.claim_term(RECORD)).term for _ in range(3)]
+        await restart(own_nats_server, signal.SIGKILL, lose_store=True)
+
+    assert terms == sorted(set(terms))
 
 
 async def test_terms_only_rise_and_each_is_claimed_once(nats_server: NatsServer) -> None:
@@ -184,11 +195,12 @@ async def test_terms_only_rise_and_each_is_claimed_once(nats_server: NatsServer)
     async with nats_server.connect("scheduler") as one, nats_server.connect("scheduler") as two:
         await one.declare_cells()
 
-        terms = await asyncio.gather(*(bus.claim_term(RECORD) for bus in (one, two, one, two)))
+        claims = await asyncio.gather(*(bus.claim_term(RECORD) for bus in (one, two, one, two)))
 
-        assert sorted(terms) == [1, 2, 3, 4]
+        terms = sorted(claimed.term for claimed in claims)
+        assert len(set(terms)) == 4
         with pytest.raises(Fenced):
-            await one.put_cell(CellRecord("model-a", "c0", 3, "old", "", 16, "", 0))
+            await one.put_cell(CellRecord("model-a", "c0", terms[-2], "old", "", 16, "", 0))
 
 
 async def test_a_directory_follows_the_records(nats_server: NatsServer) -> None:
@@ -196,7 +208,7 @@ async def test_a_directory_follows_the_records(nats_server: NatsServer) -> None:
     record = CellRecord("model-b", "c0", 0, "s", "127.0.0.1:1", 16, "digest", 0)
     async with nats_server.connect("scheduler") as scheduler, nats_server.connect("decode_worker") as worker:
         await scheduler.declare_cells()
-        term = await scheduler.claim_term(record)
+        term = (await scheduler.claim_term(record)).term
         cells = await worker.cells()
         assert [found.term for found in cells.get("model-b")] == [term]
         changed = cells.changed

@@ -50,10 +50,12 @@ class Stage:
         self.server, self.gateway, self.scheduler, self.model_dir = server, gateway, scheduler, model_dir
         self.told: asyncio.Queue[Accepted | Rejected] = asyncio.Queue()
         self.cancelled: asyncio.Queue[tuple[str, Cancel]] = asyncio.Queue()
-        self.live = True
+        self.traces: set[str] = set()  # under which it spoke
+        self.live, self.term = True, 0
 
     async def answer_gateway(self) -> None:
         async def answer(payload: bytes, traceparent: str) -> bytes:
+            self.traces.add(traceparent)
             self.told.put_nowait(codec.decode_in("RepliesMessage", payload))
             return codec.encode(Known(self.live))
 
@@ -63,12 +65,14 @@ class Stage:
         """Lead a cell whose workers are there: its record, and its control subject."""
 
         async def answer(payload: bytes, traceparent: str) -> bytes:
+            self.traces.add(traceparent)
             self.cancelled.put_nowait((cell, codec.decode_in("ControlMessage", payload)))
             return codec.encode(Done(True))
 
         record = CellRecord(MODEL, cell, 0, "s", "127.0.0.1:1", BLOCK_TOKENS, "digest", max_prompt_tokens)
-        term = await self.scheduler.claim_term(replace(record, block_tokens=0, model_digest=""))
-        await self.scheduler.put_cell(replace(record, term=term))
+        claimed = await self.scheduler.claim_term(replace(record, block_tokens=0, model_digest=""))
+        self.term = claimed.term
+        await self.scheduler.put_cell(replace(record, term=self.term))
         await self.scheduler.serve(flow.control_subject(cell), answer)
 
     async def send(self, message: Request) -> None:

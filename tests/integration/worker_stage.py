@@ -73,7 +73,7 @@ class Scheduler:
         self._talks: asyncio.Queue[Talk] = asyncio.Queue()
 
     async def lead(self) -> int:
-        return await self._bus.claim_term(self.record)
+        return (await self._bus.claim_term(self.record)).term
 
     async def attached(self) -> Talk:
         async with asyncio.timeout(PATIENCE_S):

@@ -126,7 +126,10 @@ class Broker:
         self.handlers: dict[tuple[str, str], tuple[Process, Callable[..., object]]] = {}  # subject, process → who
 
     def claim(self, record: CellRecord) -> CellRecord:
-        claimed = replace(record, term=self.record.term + 1 if self.record else 1)
+        held = self.record
+        claimed = replace(record, term=1)
+        if held is not None:
+            claimed = replace(held, term=held.term + 1, scheduler=record.scheduler, address=record.address)
         self.put(claimed)
         return claimed
 

@@ -113,9 +113,9 @@ class Client:
     async def declare_cells(self) -> None:
         """It exists from the beginning."""
 
-    async def claim_term(self, record: CellRecord, *, after: int | None = None) -> int:
+    async def claim_term(self, record: CellRecord, *, after: int | None = None) -> CellRecord:
         await asyncio.sleep(0)
-        return self._broker.claim(record).term
+        return self._broker.claim(record)
 
     async def put_cell(self, record: CellRecord) -> None:
         await asyncio.sleep(0)

@@ -95,11 +95,11 @@ class FairShare(RuleBasedStateMachine):
     @invariant()
     def delivered(self) -> None:
         """Gateways take what has ended."""
-        for request_id, choice in list(self.cell.state.requests.items()):
-            if choice.phase is Phase.ENDED:
+        for request_id, group in list(self.cell.state.requests.items()):
+            if all(choice.phase is Phase.ENDED for choice in group.choices):
                 self.cell.deliver(request_id)
-            elif choice.phase is Phase.FAILED:
-                assert choice.reason in (Reason.FAILED, Reason.DEADLINE, Reason.SHED)
+            elif group.is_failed:
+                assert group.leader.reason in (Reason.FAILED, Reason.DEADLINE, Reason.SHED)
                 self.cell.answer(request_id, live=True)
 
     def compare(self) -> None:
@@ -137,7 +137,7 @@ class FairShare(RuleBasedStateMachine):
             if is_over():
                 return
             self.work(1)
-        raise AssertionError({r: c.reason for r, c in self.cell.state.requests.items()})
+        raise AssertionError({r: group.leader.reason for r, group in self.cell.state.requests.items()})
 
 
 NIGHTLY = "nightly"

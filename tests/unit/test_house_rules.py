@@ -1,6 +1,7 @@
 """The rules in CONTRIBUTING.md that a machine can check. Numbers here only go down."""
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -149,6 +150,15 @@ def test_every_failpoint_is_declared_and_in_one_place() -> None:
     ]
 
     assert sorted(map(str, calls)) == sorted(POINTS)
+
+
+def test_every_fault_of_the_table_names_tests_that_are_there() -> None:
+    """tests/README.md says where each fault of the catalogue is tested."""
+    tests = ROOT / "tests"
+    table = (tests / "README.md").read_text(encoding="utf-8").partition("## Faults")[2]
+    named = re.findall(r"`(\w+/[\w/]+\.py)(?:::(\w+))?`", table)
+    missing = [each for each in named if f"def {each[1]}" not in (tests / each[0]).read_text(encoding="utf-8")]
+    assert len(named) > 30 and missing == []
 
 
 def test_the_readme_draws_every_hop() -> None:

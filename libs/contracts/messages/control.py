@@ -1,6 +1,7 @@
 """What gateways and tokenizers tell a scheduler, and its answers.
 
-`term` is the highest that the sender knows of the cell, 0 for none: a scheduler of a lower one does not answer.
+`term` is the highest that the sender knows of the cell, 0 for none: a scheduler of a lower one does not answer. `epoch`
+is the attempt that the sender listens to, 0 where it knows none.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ class Cancel:
     request_id: str
     deadline_unix_ms: int
     term: int = 0
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class StopAt:
     choice: int
     position: int
     term: int = 0
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class Resend:
     choice: int
     position: int
     term: int = 0
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Delivered:
     request_id: str
     totals: tuple[int, ...]
     term: int = 0
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

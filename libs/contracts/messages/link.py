@@ -221,6 +221,7 @@ class Snapshot:
     version: int
     residents: tuple[Resident, ...]
     order_hash: bytes
+    incarnation: str = ""  # of the worker that is to obey, here and below; the link's end that sends it says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +239,7 @@ class Delta:
     order_hash: bytes = b""
     swap_outs: tuple[Swap, ...] = ()
     swap_ins: tuple[Swap, ...] = ()
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +248,7 @@ class Ack:
 
     term: int
     step_number: int
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +257,7 @@ class FencedOff:
 
     term: int
     reason: str
+    incarnation: str = ""
 
 
 WorkerReport = Hello | Began | StepResult | Resync | Leaving  # what a worker has to say; results may travel together

@@ -1,6 +1,6 @@
 """Keeps a worker attached to the scheduler that leads its cell: finds it, says Hello, obeys, reports, comes back.
 
-The highest term seen is obeyed; what a lower one says is dropped and counted.
+The highest term seen is obeyed; what a lower one says, or what is meant for another life, is dropped and counted.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class SchedulerLink:
         self.is_attached = False  # the scheduler accepted us and gave an order
         self._leader, self._token, self._limits, self._to_steps = leader, token, limits, to_steps
         self._dial = dial
-        self._term = 0
+        self._term, self._incarnation = 0, ""
         self._unacked = Unacked()
         self._bundle = Bundle()
         self._session = 0
@@ -116,7 +116,7 @@ class SchedulerLink:
         if ready.session != self._session or self._is_greeted:
             return
         failpoint("worker.hello")
-        self._is_greeted = True
+        self._is_greeted, self._incarnation = True, ready.hello.incarnation
         self._outbox.put_nowait(ready.hello)
         self._bundle.take()  # what waits is unacknowledged, too
         for result in self._unacked.pending():
@@ -166,7 +166,7 @@ class SchedulerLink:
             self._obey(message)
 
     def _obey(self, message: SchedulerMessage) -> None:
-        if message.term < self._term:
+        if message.term < self._term or message.incarnation not in ("", self._incarnation):
             self.dropped += 1
             return
         match message:

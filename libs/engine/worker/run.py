@@ -78,8 +78,8 @@ async def run_worker(kind: type[C], role: Role, load: Loader | None = None) -> N
         await serve_metrics(bus, process_metrics(role.service, config.instance, ring))
         loaded = await _load(config, life, stop, load or _load_engine)
         if loaded is not None:
-            mark_pool_use(pool_source(config.pool), config.incarnation)
             leader = CellLeader(await bus.cells(), config.model, config.cell)
+            mark_pool_use(pool_source(config.pool), config.incarnation)  # whoever is marked is soon to say Hello
             life.worker = Worker(config, role, loaded, bus, leader, ring)
             await life.worker.run(stop, config.drain_s)
     log.info("stopped")

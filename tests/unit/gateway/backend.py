@@ -68,6 +68,7 @@ class Backend:
         self.term = term
         self._gateway = gateway
         self.control: asyncio.Queue[ControlMessage] = asyncio.Queue()
+        self.traces: set[str] = set()  # under which it spoke
         self.log: dict[str, tuple[tuple[int, ...], str]] = {}
         self.workers: tuple[str, ...] = ("decode-1",)
 
@@ -111,6 +112,8 @@ class Backend:
 
     async def _on_control(self, payload: bytes, traceparent: str) -> bytes:
         message: ControlMessage = codec.decode_in("ControlMessage", payload)
+        if not isinstance(message, StatusQuery):
+            self.traces.add(traceparent)
         match message:
             case StatusQuery():
                 return codec.encode(cell_status(*self.workers))

@@ -88,7 +88,7 @@ async def test_a_complete_answer_is_acknowledged(gateway: Gateway) -> None:
     call = gateway.chat(stream=True)
     request = await play(gateway, call, [97, 98], "length")
 
-    assert await gateway.backend.told(Delivered) == Delivered(request.request_id, (2,), TERM)
+    assert await gateway.backend.told(Delivered) == Delivered(request.request_id, (2,), TERM, 1)
     assert call.headers == {}
 
 
@@ -97,8 +97,8 @@ async def test_a_stop_string_is_reported_by_its_position(gateway: Gateway) -> No
     call = gateway.complete(stop=["c"])
     request = await play(gateway, call, b"abcde", "")
 
-    assert await gateway.backend.told(StopAt) == StopAt(request.request_id, 0, 2, TERM)
-    assert await gateway.backend.told(Delivered) == Delivered(request.request_id, (3,), TERM)
+    assert await gateway.backend.told(StopAt) == StopAt(request.request_id, 0, 2, TERM, 1)
+    assert await gateway.backend.told(Delivered) == Delivered(request.request_id, (3,), TERM, 1)
     body = await call.json()
     assert (body["choices"][0]["text"], body["usage"]["completion_tokens"]) == ("ab", 3)
 
@@ -146,7 +146,7 @@ async def test_output_that_is_not_finite_is_an_error(gateway: Gateway) -> None:
 
     assert (await call.json())["error"]["code"] == "numerical_error"
     assert (call.status, call.headers["x-should-retry"]) == (500, "false")
-    assert await gateway.backend.told(Delivered) == Delivered(request.request_id, (1,), TERM)
+    assert await gateway.backend.told(Delivered) == Delivered(request.request_id, (1,), TERM, 1)
 
 
 async def test_two_reports_that_differ_end_the_request(gateway: Gateway) -> None:
@@ -156,7 +156,7 @@ async def test_two_reports_that_differ_end_the_request(gateway: Gateway) -> None
     await gateway.backend.tokens(request, 1, b"x")
 
     assert (await call.json())["error"]["code"] == "exactness_violation"
-    assert await gateway.backend.told(Cancel) == Cancel(request.request_id, request.deadline_unix_ms, TERM)
+    assert await gateway.backend.told(Cancel) == Cancel(request.request_id, request.deadline_unix_ms, TERM, 1)
     assert gateway.metric("headrace:exactness_violation_total") == 1
 
 
@@ -182,7 +182,7 @@ async def test_a_client_that_leaves_is_cancelled(gateway: Gateway, stream: bool,
     request = await play(gateway, call, b"ab"[:tokens], "")
     call.leave()
 
-    assert await gateway.backend.told(Cancel) == Cancel(request.request_id, request.deadline_unix_ms, TERM)
+    assert await gateway.backend.told(Cancel) == Cancel(request.request_id, request.deadline_unix_ms, TERM, 1)
     await asyncio.wait_for(call.task, 5)
     assert gateway.metric("vllm:num_requests_running") == gateway.metric("vllm:num_requests_waiting") == 0
     assert gateway.metric("vllm:request_success_total", finished_reason="abort") == 1
@@ -207,7 +207,7 @@ async def test_a_request_that_takes_too_long_times_out() -> None:
 
         assert (await call.json())["error"]["code"] == "deadline_exceeded"
         assert call.status == 504
-        assert await gateway.backend.told(Cancel) == Cancel(request.request_id, request.deadline_unix_ms, TERM)
+        assert await gateway.backend.told(Cancel) == Cancel(request.request_id, request.deadline_unix_ms, TERM, 1)
 
 
 async def test_control_messages_are_repeated_until_answered(gateway: Gateway) -> None:
@@ -245,7 +245,7 @@ async def test_a_drain_that_takes_too_long_ends_what_is_left(gateway: Gateway) -
     await gateway.service.hub.drain(0)
 
     assert events(await call.whole())[-1]["error"]["code"] == "unavailable"
-    assert await gateway.backend.told(Cancel) == Cancel(request.request_id, request.deadline_unix_ms, TERM)
+    assert await gateway.backend.told(Cancel) == Cancel(request.request_id, request.deadline_unix_ms, TERM, 1)
 
 
 async def test_a_crash_in_mid_stream_is_no_normal_end(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,5 +261,5 @@ async def test_a_crash_in_mid_stream_is_no_normal_end(gateway: Gateway, monkeypa
     with pytest.raises(RuntimeError, match="bug"):
         await asyncio.wait_for(call.task, 5)
 
-    assert await gateway.backend.told(Cancel) == Cancel(request.request_id, request.deadline_unix_ms, TERM)
+    assert await gateway.backend.told(Cancel) == Cancel(request.request_id, request.deadline_unix_ms, TERM, 1)
     assert gateway.metric("vllm:request_success_total", finished_reason="error") == 1

@@ -5,18 +5,22 @@ from random import Random
 
 import pytest
 
+from libs.contracts import codec
 from libs.contracts.messages import (
     Cancel,
     ChoiceEpoch,
     ChoiceLog,
     Delivered,
     EpochRaised,
+    Exited,
     Finished,
     Known,
     LogQuery,
     Logs,
+    Request,
     RequestLog,
     Resend,
+    StatusQuery,
     StopAt,
 )
 from tests.unit.gateway.backend import CELL, TERM, row
@@ -33,7 +37,7 @@ async def test_a_lost_frame_is_asked_for_again(gateway: Gateway) -> None:
     await gateway.backend.tokens(request, 2, b"c", "length")
 
     assert (await call.json())["choices"][0]["text"] == "abc"
-    assert gateway.backend.control.get_nowait() == Resend(request.request_id, 0, 1, TERM)
+    assert gateway.backend.control.get_nowait() == Resend(request.request_id, 0, 1, TERM, 1)
     assert gateway.metric("headrace:token_repairs_total") == 1
 
 
@@ -93,6 +97,39 @@ async def test_a_raised_epoch_fences_the_frames_before_it(gateway: Gateway) -> N
     await gateway.backend.tokens(request, 2, b"c", "length", epoch=2)
     assert (await call.json())["choices"][0]["text"] == "abc"
     assert gateway.metric("headrace:stale_rows_total") == 1
+
+
+async def test_what_is_said_of_a_request_names_its_attempt_and_its_trace(gateway: Gateway) -> None:
+    """A question, a stop and the end alike, after the epoch was raised."""
+    call = gateway.complete(stop=["c"])
+    queued = await gateway.bus.queue.get()
+    request = codec.decode(Request, queued.payload)
+    await gateway.backend.accept(request)
+    gateway.service.hub.on_reply(EpochRaised(request.request_id, TERM, CELL, (ChoiceEpoch(0, 3),)))
+    gateway.backend.log[request.request_id] = (tuple(b"ab"), "")
+    await gateway.backend.tokens(request, 1, b"b", epoch=3)
+    resend = await asyncio.wait_for(gateway.backend.control.get(), 5)
+    await gateway.backend.tokens(request, 2, b"c", epoch=3)
+    await call.whole()
+
+    said = [resend, await gateway.backend.told(StopAt), await gateway.backend.told(Delivered)]
+    assert [message.epoch for message in said if not isinstance(message, StatusQuery | Exited)] == [3, 3, 3]
+    assert gateway.backend.traces == {queued.traceparent} != {""}
+
+
+async def test_stale_words_of_schedulers_are_counted(gateway: Gateway) -> None:
+    """Those of a term that is over, and of an attempt that was taken back."""
+    call = gateway.complete()
+    request = await gateway.taken()
+    await gateway.backend.accept(request)
+    gateway.service.hub.on_reply(EpochRaised(request.request_id, TERM, CELL, (ChoiceEpoch(0, 2),)))
+    stale_term = gateway.service.hub.on_reply(Finished(request.request_id, 2, 0, 9, "stop", TERM - 1, CELL))
+    stale_epoch = gateway.service.hub.on_reply(Finished(request.request_id, 1, 0, 9, "stop", TERM, CELL))
+
+    assert (stale_term, stale_epoch) == (Known(False), Known(True))
+    assert gateway.metric("headrace:stale_messages_total") == 2
+    await gateway.backend.tokens(request, 0, b"a", "length", epoch=2)
+    assert (await call.json())["choices"][0]["text"] == "a"
 
 
 async def test_a_new_term_learns_what_is_held_and_what_is_gone(gateway: Gateway) -> None:

@@ -1,6 +1,6 @@
 """What an older term's worker had to wait for, it gets from the new one."""
 
-from tests.unit.scheduler.test_new_term import EXPECTED, PROMPT, SAMPLING, succeeded
+from tests.unit.scheduler.succession import EXPECTED, PROMPT, SAMPLING, succeeded
 
 
 def test_one_that_used_up_its_grants_goes_on() -> None:

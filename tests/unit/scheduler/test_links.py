@@ -78,7 +78,7 @@ async def test_a_link_carries_events_in_and_orders_out_until_it_closes() -> None
     await serving
     links.carry(Send(hello.incarnation, Ack(1, 4)))
     assert posted == [hello, began, LinkClosed(hello.incarnation)]
-    assert session.sent == [Ack(1, 3)]
+    assert session.sent == [Ack(1, 3, hello.incarnation)]
 
 
 async def test_a_new_link_of_the_same_worker_replaces_the_old_one() -> None:

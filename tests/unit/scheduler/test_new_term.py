@@ -2,35 +2,12 @@
 
 import pytest
 
-from libs.contracts.messages import Finished, Gone, LogQuery
-from services.scheduler.choice import Phase
+from libs.contracts.messages import Finished, Gone
 from services.scheduler.events import AskHost, KillWorker, Listed
 from services.scheduler.state import DECODE, PREFILL
-from tests.fakes.engine import expected
 from tests.fakes.worker import FakeWorker
-from tests.unit.scheduler.cell import Cell, params, prompt
-
-PROMPT, SAMPLING = prompt(40), params(60)
-EXPECTED = expected(PROMPT, SAMPLING)[0]
-
-
-def take_over(new: Cell, old: Cell) -> None:
-    """The next term is over the same pool, and in front of the same gateway."""
-    new.pool, new.gateway = old.pool, old.gateway
-    new.gateway.resend = lambda request_id, choice, position: new.resend(request_id, position, choice).ids
-
-
-def succeeded(generated: int = 12, **changes: object) -> tuple[Cell, FakeWorker]:
-    """A cell of term 2 and the worker of term 1, in the middle of `r`, not yet attached."""
-    old = Cell()
-    worker = old.add_worker("decode-1", DECODE)
-    old.submit("r", PROMPT, SAMPLING)
-    old.run(lambda: old.choice("r").generated == generated)
-    new = Cell(term=2, **changes)  # type: ignore[arg-type]
-    take_over(new, old)
-    worker.detach()
-    new.workers[worker.incarnation] = worker
-    return new, worker
+from tests.unit.scheduler.cell import Cell
+from tests.unit.scheduler.succession import EXPECTED, PROMPT, SAMPLING, succeeded, take_over
 
 
 def test_a_new_term_goes_on_from_what_the_gateway_holds() -> None:
@@ -158,23 +135,6 @@ def test_an_attempt_that_was_taken_back_is_not_gone_on_with() -> None:
     assert cell.state.counts["adopted_sequences"] == 0
 
 
-def test_a_late_answer_of_a_higher_epoch_is_gone_above() -> None:
-    """What was begun without the gateway's answer would not be listened to."""
-    cell, worker = succeeded()
-    cell.gateway_answers = False
-    cell.gateway.held["r"].epoch = 5
-    cell.submit("r", PROMPT, SAMPLING, is_older=True)
-    cell.pass_while_alive(1.0)
-    cell.attach(worker)
-    cell.run(lambda: cell.choice("r").generated > 14)
-    assert cell.choice("r").epoch == 2 and cell.gateway.held["r"].epoch == 5
-    cell.gateway_answers = True
-    cell.turn()
-    cell.run()
-    assert cell.gateway.held["r"].epoch == 6
-    assert cell.log("r") == tuple(cell.gateway.held["r"].ids) == EXPECTED
-
-
 def test_what_nobody_asks_for_any_more_does_not_keep_the_term_shut() -> None:
     """A worker tells of a sequence whose message has left the queue."""
     cell, worker = succeeded()
@@ -213,41 +173,6 @@ def test_what_the_gateway_has_whole_or_not_at_all_is_acknowledged() -> None:
     cell.gateway.close("gone")
     cell.turn(arrival)
     assert cell.acked == ["r", "gone"] and not cell.state.choices
-
-
-def test_without_an_answer_it_is_generated_again() -> None:
-    """After a second; a late answer that nobody wants it still counts."""
-    cell, worker = succeeded()
-    cell.gateway_answers = False
-    cell.submit("r", PROMPT, SAMPLING, is_older=True)
-    assert [ask.message for ask in cell.asks] == [LogQuery(("r",), 2, "c0")]
-    cell.pass_while_alive(0.5)
-    assert cell.choice("r").phase is Phase.ASKING
-    cell.pass_while_alive(0.5)
-    assert cell.choice("r").phase is Phase.WAITING and cell.choice("r").generated == 0
-    cell.attach(worker)
-    cell.run(lambda: cell.choice("r").generated > 14)
-    assert tuple(cell.gateway.held["r"].ids) == EXPECTED[: len(cell.gateway.held["r"].ids)]
-    cell.gateway.close("r")
-    cell.answer_ask()
-    assert cell.acked == ["r"]
-
-
-def test_what_a_worker_tells_of_a_fenced_attempt_is_not_believed() -> None:
-    """Only the gateway knows whether it was, and it does not answer: the same tokens are drawn again."""
-    cell, worker = succeeded()
-    cell.gateway.held["r"].epoch = 2  # the older term had taken the request from this worker
-    garbled = iter((True,))
-    worker.garbles = lambda resident: next(garbled, False)
-    assert worker.boundary() == worker.boundary() == [], "its link is down"
-    cell.gateway_answers = False
-    cell.submit("r", PROMPT, SAMPLING, is_older=True)
-    cell.pass_while_alive(1.0)
-    cell.attach(worker)
-    cell.run(lambda: bool(cell.choice("r").worker))
-    assert (cell.choice("r").generated, cell.choice("r").epoch) == (0, 2)
-    cell.run()
-    assert cell.log("r") == EXPECTED
 
 
 def test_a_new_request_is_not_asked_about() -> None:
@@ -289,11 +214,23 @@ def test_nothing_is_granted_before_all_workers_of_the_host_are_known() -> None:
     assert cell.log("r") == EXPECTED
 
 
-@pytest.mark.parametrize(("term", "asks"), [(1, 0), (2, 1)])
-def test_the_first_term_has_nobody_to_look_for(term: int, asks: int) -> None:
-    """Workers that are still starting must not be ended; a host is asked once a term."""
-    cell = Cell(term=term)
+def test_workers_that_are_still_starting_are_not_ended() -> None:
+    """As long as nobody has obeyed an earlier term, one that has marked its use of the pool has time to say Hello."""
+    cell = Cell()
+    cell.host_answers = False
+    worker = cell.add_worker("decode-1", DECODE)
+    cell.run()
+    cell.turn(Listed("host", (worker.incarnation, "starting")))
+    cell.pass_while_alive(9.5)
+    assert cell.killed == []
+    cell.pass_while_alive(0.5)
+    assert cell.killed == [KillWorker("host", "starting")]
+
+
+def test_a_host_is_asked_once_a_term() -> None:
+    """Whichever term it is: that no other is known does not mean that there was none."""
+    cell = Cell()
     cell.host_answers = False
     for name in ("decode-1", "decode-2"):
         cell.add_worker(name, DECODE)
-    assert len(cell.host_asks) == asks
+    assert cell.host_asks == [AskHost("host")]
