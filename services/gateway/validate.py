@@ -195,13 +195,13 @@ def _params(body: Body, limits: Limits, draw_seed: Callable[[], int]) -> Samplin
 def _search(body: Body, choices: int, limits: Limits) -> dict[str, Any]:
     """The parameters of a beam search. Its answers are known only when it is over, and their text is not cut."""
     if not body.use_beam_search:
-        for name, is_asked in (("beam_width", body.beam_width is not None), ("early_stopping", body.early_stopping)):
+        has_penalty = body.length_penalty not in (None, 1)
+        asked = {"beam_width": body.beam_width is not None, "length_penalty": has_penalty}
+        for name, is_asked in (asked | {"early_stopping": bool(body.early_stopping)}).items():
             if is_asked:
                 raise InvalidRequest(f"{name} needs use_beam_search: true", param=name)
-        if body.length_penalty not in (None, 1):
-            raise InvalidRequest("length_penalty needs use_beam_search: true", param="length_penalty")
         return {}
-    for name, is_asked in (("stream", body.stream), ("stop", body.stop)):
+    for name, is_asked in (("stream", bool(body.stream)), ("stop", bool(body.stop))):
         if is_asked:
             raise InvalidRequest(f"{name} is not supported with use_beam_search", param=name)
     return {

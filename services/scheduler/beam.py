@@ -5,6 +5,7 @@ are compared by score / tokens ^ length_penalty. Ties: the better parent, then t
 whoever was first.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -76,7 +77,7 @@ class Search:
         return self.is_early or self.finished[-1].score >= self.normalised(best_score, tokens)
 
     def normalised(self, score: float, tokens: int) -> float:
-        return score / float(tokens) ** self.length_penalty
+        return score / math.pow(tokens, self.length_penalty)
 
 
 def continuations(parents: Sequence[tuple[float, Iterable[Candidate]]], width: int) -> list[Continuation]:

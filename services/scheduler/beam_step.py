@@ -6,8 +6,6 @@ the others share the full ones and copy the tail. Where blocks or a worker are m
 queue like any other choice, and is computed again from what the prefix tree has of it.
 """
 
-from itertools import zip_longest
-
 from libs.contracts.messages import BlockCopy, RowResult
 from services.scheduler import grants, lifecycle, placement, residence, tables
 from services.scheduler.beam import Beam, Continuation, Hypothesis, continuations
@@ -134,7 +132,8 @@ def _end(state: State, group: Group, now_s: float) -> None:
         choice.phase = Phase.ENDED
     for index, epoch in group.search.epochs.items():
         group.choices[index].epoch = max(group.choices[index].epoch, epoch)
-    for choice, best in zip_longest(group.answers, group.search.finished[: len(group.answers)], fillvalue=NOTHING):
-        assert isinstance(choice, Choice) and isinstance(best, Hypothesis)
-        choice.ids = [*group.sequence.ids, *best.ids]
-        lifecycle.end(state, choice, best.reason, now_s)
+    best = group.search.finished
+    for rank, choice in enumerate(group.answers):
+        answer = best[rank] if rank < len(best) else NOTHING
+        choice.ids = [*group.sequence.ids, *answer.ids]
+        lifecycle.end(state, choice, answer.reason, now_s)

@@ -184,7 +184,8 @@ def fake_loaded(
 def best_of_beams(prompt_ids: Sequence[int], params: SamplingParams, count: int) -> list[tuple[tuple[int, ...], str]]:
     """The `count` best hypotheses of a beam search and how they end: written without blocks, batches or orders."""
     ending = {*params.stop_token_ids, *(() if params.ignore_eos else EOS_IDS)}
-    width, live, finished = params.beam_width, [(0.0, ())], list[tuple[float, tuple[int, ...], str]]()
+    width, finished = params.beam_width, list[tuple[float, tuple[int, ...], str]]()
+    live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     for tokens in range(1, params.max_tokens + 1):
         banned = tuple(ending) if tokens - 1 < params.min_tokens else ()
         spec = SampleSpec(params, tokens - 1, 0, banned, 2 * width)

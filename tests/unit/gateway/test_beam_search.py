@@ -54,5 +54,5 @@ async def test_answers_come_by_asking_once_the_ends_are_known(gateway: Gateway) 
     gateway.backend.log[request.request_id] = (tuple(b"abc"), "length")
     assert await gateway.backend.finished(request, 3, "length")
 
-    assert await gateway.backend.told(Delivered) == Delivered(request.request_id, (3,), TERM)
+    assert await gateway.backend.told(Delivered) == Delivered(request.request_id, (3,), TERM, 1)
     assert (await call.json())["choices"][0]["text"] == "abc"

@@ -186,4 +186,4 @@ def test_a_new_term_searches_again() -> None:
     new.turn(new.arrival("r", prompt(50), WIDE, choices=2, is_older=True))
     new.run()
     assert answers(new, 2) == ids_of(50, WIDE, 2)
-    assert [told.epoch for told in new.told] == [4, 1]  # type: ignore[union-attr]
+    assert [told.epoch for told in new.told] == [4, 1]
