@@ -17,6 +17,7 @@ from libs.engine.native.loading import pack_private
 from libs.engine.native.pool import NativePool
 from libs.engine.native.probe import CONFIG, checkpoint
 from libs.engine.worker.boundary import Boundary
+from libs.engine.worker.laps import Laps
 from libs.engine.worker.residents import Residents
 from libs.engine.worker.step_values import StepReport
 
@@ -40,6 +41,12 @@ class InstantLibrary:
 
     def hr_step(self, *arguments: int) -> int:
         return 0
+
+    def hr_watch(self, context: int, ns: int, /) -> None:
+        pass
+
+    def hr_op(self, op: int, /) -> bytes | None:
+        return None
 
     def hr_error(self, code: int, /) -> bytes:
         return b""
@@ -94,7 +101,7 @@ def boundary(residents: list[Resident], post: Any) -> Boundary:
     )
     order = StandingOrder()
     order.reset(1, tuple(residents))
-    whole = Boundary(held, engine, pool, post, time.monotonic_ns)
+    whole = Boundary(held, engine, pool, post, Laps(time.monotonic_ns))
     whole.receive([Snapshot(1, 1, tuple(residents), order.hash)])
     assert whole.take()
     pool.fill_counts_N[:] = BLOCK_TOKENS  # taking the order reset what it granted

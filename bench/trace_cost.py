@@ -1,4 +1,5 @@
-"""What tracing costs: CPU time of all that is written down about a request, in every service, counted in this process.
+"""What tracing costs: CPU time of all that is written down and exported about a request, in every service, counted in
+this process against no tracing.
 
 `python -m bench.trace_cost` counts it alone; with `--run-dir DIR` of a stack that is up also what the services of that
 stack spend on such a request, and the share. Requests are 128 tokens in, 128 out, eight at once.
@@ -8,9 +9,13 @@ import argparse
 import asyncio
 import json
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -19,11 +24,18 @@ import psutil
 
 from bench.step_host import resident
 from deploy.local.run_dir import RunDir, State
+from libs.contracts import conventions as names
+from libs.contracts import flow
 from libs.contracts.messages import Resident, RowResult, StepResult
 from libs.contracts.trace_records import Decided, Order, Served, Tokenized
 from libs.engine.worker.residences import Residences
 from libs.engine.worker.step_values import StepReport
-from libs.runtime.ring import COMPANY_S, OFF, Ring, open_ring
+from libs.runtime.ring import COMPANY_S as RECORDS_WAIT_S
+from libs.runtime.ring import OFF, Ring, open_ring
+from libs.runtime.span_outbox import COMPANY_S as SPANS_WAIT_S
+from libs.runtime.telemetry import telemetry
+from libs.runtime.tracing import is_exported, leaf, start_span
+from libs.timeline.phases import Phase, gateway_phases, tokenizer_phases
 from services.scheduler.decision_records import DecisionRecords
 from services.scheduler.state import Policy
 from services.scheduler.state import State as CellState
@@ -33,8 +45,29 @@ REASONS = ("behind_older", "no_blocks", "admitted", "handed_over", "decoding", "
 STEP_NS = 15_000_000
 
 
-def batch_cost_s(ring: Ring, number: int) -> float:
-    """CPU seconds of this process per request: what the services do to write down one batch of them."""
+COLLECTOR = """
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *arguments):
+        pass
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+def batch_cost_s(ring: Ring, number: int, *, exported: bool = False) -> float:
+    """CPU seconds of this process per request: what the services do to write down, and export, one batch of them."""
     guests = tuple(
         replace(resident(row, PROMPT_TOKENS, NEW_TOKENS), request_id=f"cmpl-{number:08}{row:024}")
         for row in range(AT_ONCE)
@@ -44,16 +77,21 @@ def batch_cost_s(ring: Ring, number: int) -> float:
     if ring.is_on:
         decisions = DecisionRecords(ring, CellState(Policy("c0", "m"), 1), lambda now_s: int(now_s * 1e9))
     started_s = time.process_time()
+    roots = [start_span(flow.GATEWAY_REQUEST) for _ in guests] if exported else []
+    if roots:
+        guests = tuple(replace(g, traceparent=root.traceparent) for g, root in zip(guests, roots, strict=True))
     stays.begin(guests, at_ns=1)
     for report in reports:
-        stays.note(report)
+        stays.note(replace(report, residents=guests))
         if decisions is not None:
             decisions.on_turn(report.result.ended_ns / 1e9, (report.result,), (), ())
     stays.end(guests, reports[-1].result.ended_ns)
     if ring.is_on:
         for guest in guests:
-            _write_rest(ring, guest.request_id, reports[-1].result.ended_ns)
-        time.sleep(2 * COMPANY_S)  # until its thread has written them
+            _write_rest(ring, guest.request_id, guest.traceparent, reports[-1].result.ended_ns)
+        for root in roots:
+            root.end()
+        time.sleep(2 * (SPANS_WAIT_S if exported else RECORDS_WAIT_S))  # until their threads have sent and written them
     return (time.process_time() - started_s) / AT_ONCE
 
 
@@ -64,18 +102,26 @@ def _report(guests: tuple[Resident, ...], number: int, token: int) -> StepReport
     return StepReport(result, guests)
 
 
-def _write_rest(ring: Ring, request_id: str, at_ns: int) -> None:
+def _write_rest(ring: Ring, request_id: str, traceparent: str, at_ns: int) -> None:
     """What gateway, tokenizer and scheduler write beside steps."""
-    served = Served(request_id, "ab" * 16, "m", "chat", True, at_ns, outcome="length")
-    for name in served.__struct_fields__:
-        if name.endswith("_ns"):
-            setattr(served, name, at_ns)
+    served = Served(request_id, "ab" * 16, "m", "chat", True, 0, outcome="length")
+    tokenized = Tokenized(request_id, 0, prompt_tokens=128, cell="c0")
+    for record in (served, tokenized):
+        times = [name for name in record.__struct_fields__ if name.endswith("_ns")]
+        for later_ns, name in enumerate(times):
+            setattr(record, name, at_ns + later_ns)
     ring.put(served)
-    ring.put(Tokenized(request_id, at_ns, at_ns, at_ns, at_ns, at_ns, at_ns, at_ns, at_ns, 128, 0, "c0"))
+    ring.put(tokenized)
     for reason in REASONS:
         ring.put(Decided(request_id, at_ns, reason, 3, 8, 9, 90, 100))
     for _ in range(12):  # an admission, two chunks, grants, a removal
         ring.put(Order(at_ns, "decode_worker-0", 7, ((request_id, 0, 128),), (), (), (), 90, 91, 100, 0, 8))
+    if is_exported(traceparent):
+        for hop in (flow.TOKENIZE, flow.SCHEDULE, flow.DELIVER):
+            start_span(hop, parent=traceparent).end()
+        waits = [Phase(names.WAIT + reason, at_ns, at_ns + 1) for reason in ("tokenizer", "scheduler", *REASONS[:2])]
+        for phase in (*gateway_phases(served), *tokenizer_phases(tokenized), *waits):
+            leaf(phase.name, traceparent, phase.start_ns, phase.end_ns)
 
 
 def of_stack(state: State, requests: int) -> float:
@@ -104,15 +150,32 @@ def _complete(state: State, number: int) -> None:
         answer.read()
 
 
-async def cost_s(rounds: int) -> float:
-    """CPU seconds per request: with a ring that writes to a disk, its thread included, less those without; medians."""
+async def cost_s(rounds: int, *, exported: bool = False) -> float:
+    """CPU seconds per request: with a ring that writes to a disk, and where `exported` all spans sent to a collector,
+    the threads for that included, less those without; medians.
+    """
     with_s, without_s = [], []
-    with tempfile.TemporaryDirectory() as directory:
-        async with open_ring(directory, "bench", "bench-0") as ring:
-            for number in range(rounds):
-                with_s.append(batch_cost_s(ring, number))
-                without_s.append(batch_cost_s(OFF, number))
+    async with AsyncExitStack() as opened:
+        directory = opened.enter_context(tempfile.TemporaryDirectory())
+        ring = await opened.enter_async_context(open_ring(directory, "bench", "bench-0"))
+        if exported:
+            endpoint = await opened.enter_async_context(_collector())
+            await opened.enter_async_context(telemetry("bench", "bench-0", endpoint))
+        for number in range(rounds):
+            with_s.append(batch_cost_s(ring, number, exported=exported))
+            without_s.append(batch_cost_s(OFF, number))
     return statistics.median(with_s) - statistics.median(without_s)
+
+
+@asynccontextmanager
+async def _collector() -> AsyncIterator[str]:
+    """One that takes everything, in a process of its own: its CPU time is not ours."""
+    with subprocess.Popen([sys.executable, "-c", COLLECTOR], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
 
 
 def main() -> None:
@@ -121,14 +184,17 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=20)
     arguments.add_argument("--requests", type=int, default=16)
     options = arguments.parse_args()
-    tracing_s = asyncio.run(cost_s(options.rounds))
-    print(f"tracing: {tracing_s * 1e6:,.0f} µs of CPU a request, all services together")
+    ring_s = asyncio.run(cost_s(options.rounds))
+    everything_s = asyncio.run(cost_s(max(3, options.rounds // 4), exported=True))
+    print(f"the ring: {ring_s * 1e6:,.0f} µs of CPU a request, all services together")
+    print(f"the ring, and every span sent to a collector: {everything_s * 1e6:,.0f} µs")
     if options.run_dir is not None:
         state = RunDir(options.run_dir.absolute()).live_state()
         if state is None:
             raise SystemExit(f"nothing runs in {options.run_dir}")
         whole_s = of_stack(state, options.requests)
-        print(f"the stack: {whole_s * 1e3:,.1f} ms of CPU a request; tracing is {tracing_s / whole_s:.2%} of it")
+        shares = f"the ring is {ring_s / whole_s:.2%} of it, everything {everything_s / whole_s:.2%}"
+        print(f"the stack: {whole_s * 1e3:,.1f} ms of CPU a request; {shares}")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def stack_status(run_dir: Path | None, *, as_json: bool) -> str:
     """The status as text. Raises Unavailable when nothing runs."""
     from deploy.local.status import ask_status
 
-    status = asyncio.run(ask_status(_running(chosen_run_dir(run_dir))))
+    status = asyncio.run(ask_status(running(chosen_run_dir(run_dir))))
     return msgspec.json.encode(status).decode() if as_json else status_table(status)
 
 
@@ -49,7 +49,8 @@ def stop_stack(run_dir: Path | None) -> str:
     return f"stopped {state.model} at {state.base_url}"
 
 
-def _running(run_dir: RunDir) -> State:
+def running(run_dir: RunDir) -> State:
+    """Of the stack that runs there. Raises Unavailable when none does."""
     if state := run_dir.live_state():
         return state
     raise Unavailable(f"nothing runs in {run_dir.path}; `headrace up` starts a stack")

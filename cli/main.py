@@ -214,6 +214,22 @@ def roofline(
 
 
 @app.command()
+def profile(
+    seconds: Annotated[float, typer.Option(min=0.1, max=600.0, help="How long to look.")] = 5.0,
+    run_dir: RunDirOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    flame: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a flame graph: .svg, or folded lines for other tools.")
+    ] = None,
+) -> None:
+    """Show where the time of the workers' steps goes, from now on: kernels, Python, link, idle."""
+    from cli.profile import show_profile
+
+    with exit_codes():
+        sys.stdout.write(show_profile(run_dir, seconds, as_json=as_json, flame_path=flame))
+
+
+@app.command()
 def bench(
     model: Annotated[str, typer.Option(help="As for `up`.")] = "smollm2",
     scenario: Annotated[str, typer.Option(help="S1,S3,… [default: all]", show_default=False)] = "",

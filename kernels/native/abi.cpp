@@ -60,7 +60,7 @@ int32_t hr_pack_linear(HrContext* context, const void* source, int32_t source_ty
   if (int32_t error = hr::check_shape(*weight)) return error;
   return guarded([=] {
     const hr::PackArgs args{source, source_type, weight, packed};
-    context->team.clear();
+    context->team.begin();
     context->team.add(hr::pack_tiles(args), [args](int64_t tile, int) { hr::pack_tile(args, tile); });
     context->team.run();
     return hr::STEP_OK;
@@ -73,7 +73,7 @@ int32_t hr_linear(HrContext* context, const HrLinear* weight, const float* x, in
   if (int32_t error = hr::check_linear(*weight, weight->n, weight->k, weight->dtype)) return error;
   return guarded([=] {
     hr::Team& team = context->team;
-    team.clear();
+    team.begin();
     const void* input = x;
     if (weight->dtype == HR_INT8) {
       const size_t bytes = static_cast<size_t>(tokens * hr::token_bytes(*weight));
@@ -99,6 +99,15 @@ int32_t hr_step(HrContext* context, const HrModel* model, const HrPool* pool, co
     hr::run_step(*context, input);
     return hr::STEP_OK;
   });
+}
+
+void hr_watch(HrContext* context, int64_t* ns) { context->team.watch(ns); }
+
+const char* hr_op(int32_t op) {
+  static const char* const names[] = {"prepare", "embedding", "norm",    "qkv",    "rope_kv", "attention", "o",
+                                      "gate_up", "swiglu",    "down",    "head",   "sample",  "publish"};
+  static_assert(sizeof names / sizeof *names == HR_OPS);
+  return op >= 0 && op < HR_OPS ? names[op] : nullptr;
 }
 
 const char* hr_error(int32_t code) {

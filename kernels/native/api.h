@@ -101,6 +101,30 @@ int32_t hr_pack_linear(HrContext*, const void* source, int32_t source_type, cons
 int32_t hr_step(HrContext*, const HrModel*, const HrPool*, const int32_t* ids, int32_t tokens, HrRow* rows,
                 int32_t row_count, float* logits);
 
+// What a step does, one after the other: the time of each is counted apart. Where a step has few tokens, a norm and the
+// rounding of a product's input are part of the product.
+enum HrOp : int32_t {
+  HR_OP_PREPARE,  // from the call to the first tile: checks, plan, program
+  HR_OP_EMBEDDING,
+  HR_OP_NORM,
+  HR_OP_QKV,
+  HR_OP_ROPE_KV,
+  HR_OP_ATTENTION,
+  HR_OP_O,
+  HR_OP_GATE_UP,
+  HR_OP_SWIGLU,
+  HR_OP_DOWN,
+  HR_OP_HEAD,  // with the choice of the rows that draw
+  HR_OP_SAMPLE,
+  HR_OP_PUBLISH,  // fill counts
+  HR_OPS
+};
+
+// Adds the wall nanoseconds of each op of every step from here on to ns [HR_OPS]; null ends it. A step that nobody watches
+// pays one branch a phase.
+void hr_watch(HrContext*, int64_t* ns);
+const char* hr_op(int32_t op);  // its name; null beyond the last
+
 // One product alone, for tests: out [tokens, N] = residual [tokens, N] (or null) + x [tokens, K] · weight + bias; x is rounded
 // or quantised as the weight's class says first.
 int32_t hr_linear(HrContext*, const HrLinear*, const float* x, int32_t tokens, const float* residual, float* out);

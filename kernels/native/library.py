@@ -16,6 +16,8 @@ PROTOTYPES: Final[Mapping[str, tuple[type | None, tuple[type, ...]]]] = {
     "hr_pack_linear": (_NUMBER, (_POINTER, _POINTER, _NUMBER, _POINTER, _POINTER)),
     "hr_step": (_NUMBER, (_POINTER, _POINTER, _POINTER, _POINTER, _NUMBER, _POINTER, _NUMBER, _POINTER)),
     "hr_linear": (_NUMBER, (_POINTER, _POINTER, _POINTER, _NUMBER, _POINTER, _POINTER)),
+    "hr_watch": (None, (_POINTER, _POINTER)),
+    "hr_op": (_TEXT, (_NUMBER,)),
     "hr_layout": (_NUMBER, (_POINTER, _NUMBER)),
     "hr_level": (_TEXT, ()),
     "hr_supported": (_NUMBER, ()),

@@ -51,16 +51,19 @@ class Step {
 
   void run() {
     const EmbeddingArgs embedding{model_.embedding, in_.ids, in_.tokens, hidden_};
+    c_.team.label(HR_OP_EMBEDDING);
     c_.team.add(embedding_tiles(embedding), [embedding](int64_t tile, int) { embedding_tile(embedding, tile); });
     for (int32_t layer = 0; layer < model_.layers; ++layer) {
       add_attention(layer);
       add_feed_forward(layer);
     }
     add_head();
+    c_.team.lap(HR_OP_PREPARE);
     c_.team.run();
     for (int32_t r = 0; r < in_.row_count; ++r) {
       if (!in_.rows[r].is_nan) publish(in_.rows[r]);
     }
+    c_.team.lap(HR_OP_PUBLISH);
   }
 
  private:
@@ -126,9 +129,10 @@ class Step {
   const HrLinear* int8_reader(const HrLinear& weight) const { return weight.dtype == HR_INT8 ? &weight : nullptr; }
 
   // A product whose input is prepared first: prepare(out) gives the tiles that write it, run(x, tile) computes a tile of
-  // the product. `input` names what is prepared.
+  // the product. `input` names what is prepared, `op` the product.
   template <class Prepare, class Run>
-  void add_prepared(int64_t input, int64_t tiles, Prepare prepare, Run run) {
+  void add_prepared(HrOp op, int64_t input, int64_t tiles, Prepare prepare, Run run) {
+    c_.team.label(op);
     if (is_few_) {
       c_.team.add(tiles, [this, input, prepare, run](int64_t tile, int thread) {
         char* own = prepared_ + prepared_bytes_ * thread;
@@ -142,7 +146,9 @@ class Step {
       return;
     }
     const auto args = prepare(prepared_);
+    c_.team.label(HR_OP_NORM);
     c_.team.add(tiles_of(args), [args](int64_t tile, int) { compute(args, tile); });
+    c_.team.label(op);
     c_.team.add(tiles, [x = prepared_, run](int64_t tile, int) { run(x, tile); });
   }
   static int64_t tiles_of(const RmsNormArgs& args) { return rms_norm_tiles(args); }
@@ -152,11 +158,11 @@ class Step {
 
   // A product, or product and gate, of the norm of the hidden states.
   template <class Run>
-  void add_normed(int64_t input, const float* norm, const HrLinear& reader, int64_t tiles, Run run) {
+  void add_normed(HrOp op, int64_t input, const float* norm, const HrLinear& reader, int64_t tiles, Run run) {
     const RmsNormArgs args{hidden_, nullptr, norm, nullptr, in_.tokens, model_.hidden, model_.rms_eps, input_dtype_,
                            int8_reader(reader)};
     add_prepared(
-        input, tiles,
+        op, input, tiles,
         [args](void* out) {
           RmsNormArgs mine = args;
           mine.out = out;
@@ -174,12 +180,12 @@ class Step {
   }
 
   // hidden += x · weight, x [M, K] of input_dtype_.
-  void add_to_hidden(int64_t input, const HrLinear& weight, const char* x) {
+  void add_to_hidden(HrOp op, int64_t input, const HrLinear& weight, const char* x) {
     const LinearArgs product{&weight, x, in_.tokens, hidden_, hidden_};
-    if (weight.dtype != HR_INT8) return add_linear(product);
+    if (weight.dtype != HR_INT8) return add_linear(op, product);
     const QuantiseArgs quantise{&weight, reinterpret_cast<const float*>(x), nullptr, in_.tokens};
     add_prepared(
-        input, linear_tiles(product),
+        op, input, linear_tiles(product),
         [quantise](void* out) {
           QuantiseArgs mine = quantise;
           mine.out = out;
@@ -188,30 +194,33 @@ class Step {
         with_input(product));
   }
 
-  void add_linear(const LinearArgs& args) {
+  void add_linear(HrOp op, const LinearArgs& args) {
+    c_.team.label(op);
     c_.team.add(linear_tiles(args), [args](int64_t tile, int) { linear_tile(args, tile); });
   }
 
   void add_attention(int32_t index) {
     const HrLayer& layer = model_.layer[index];
     const LinearArgs qkv{&layer.qkv, nullptr, in_.tokens, nullptr, qkv_};
-    add_normed(4 * index, layer.attention_norm, layer.qkv, linear_tiles(qkv), with_input(qkv));
+    add_normed(HR_OP_QKV, 4 * index, layer.attention_norm, layer.qkv, linear_tiles(qkv), with_input(qkv));
     const RopeKvArgs rope{qkv_,         q_,           in_.pool,         positions_,       blocks_,       model_.cos, model_.sin,
                           in_.tokens,   model_.heads, model_.kv_heads,  model_.head_dim,  model_.layers, index,
                           kv_dtype_};
+    c_.team.label(HR_OP_ROPE_KV);
     c_.team.add(rope_kv_tiles(rope), [rope](int64_t tile, int) { rope_kv_tile(rope, tile); });
     const AttentionArgs attention{q_,           attended_,       in_.pool,        in_.rows,      &c_.plan,
                                   model_.heads, model_.kv_heads, model_.head_dim, model_.layers, index,
                                   model_.scale, 0,               kv_dtype_,       input_dtype_};
+    c_.team.label(HR_OP_ATTENTION);
     c_.team.add(attention_tiles(attention), [attention](int64_t tile, int) { attention_tile(attention, tile); });
-    add_to_hidden(4 * index + 1, layer.o, attended_);
+    add_to_hidden(HR_OP_O, 4 * index + 1, layer.o, attended_);
   }
 
   void add_feed_forward(int32_t index) {
     const HrLayer& layer = model_.layer[index];
     if (gate_up_fits(layer.gate_up)) {
       const GateUpArgs gate_up{&layer.gate_up, nullptr, in_.tokens, gated_};
-      add_normed(4 * index + 2, layer.ffn_norm, layer.gate_up, gate_up_tiles(gate_up),
+      add_normed(HR_OP_GATE_UP, 4 * index + 2, layer.ffn_norm, layer.gate_up, gate_up_tiles(gate_up),
                  [gate_up](const void* x, int64_t tile) {
                    GateUpArgs args = gate_up;
                    args.x = x;
@@ -220,19 +229,21 @@ class Step {
     } else {
       add_gate_after_product(4 * index + 2, layer);
     }
-    add_to_hidden(4 * index + 3, layer.down, gated_);
+    add_to_hidden(HR_OP_DOWN, 4 * index + 3, layer.down, gated_);
   }
 
   void add_gate_after_product(int64_t input, const HrLayer& layer) {
     float* sums = c_.gate_up.at_least<float>(static_cast<size_t>(in_.tokens) * layer.gate_up.n);
     const LinearArgs product{&layer.gate_up, nullptr, in_.tokens, nullptr, sums};
-    add_normed(input, layer.ffn_norm, layer.gate_up, linear_tiles(product), with_input(product));
+    add_normed(HR_OP_GATE_UP, input, layer.ffn_norm, layer.gate_up, linear_tiles(product), with_input(product));
     const SwigluArgs gate{sums, gated_, in_.tokens, model_.ffn, input_dtype_};
+    c_.team.label(HR_OP_SWIGLU);
     c_.team.add(swiglu_tiles(gate), [gate](int64_t tile, int) { swiglu_tile(gate, tile); });
   }
 
   // From hidden states to tokens. How many rows draw is known only when all hidden states are.
   void add_head() {
+    c_.team.label(HR_OP_HEAD);
     c_.team.add(in_.row_count, [this](int64_t r, int) {
       HrRow& row = in_.rows[r];
       row.is_nan = !all_finite(hidden_ + int64_t{row.start} * model_.hidden, int64_t{row.tokens} * model_.hidden);
@@ -249,6 +260,7 @@ class Step {
     c_.team.add_counted([this] { return rms_norm_tiles(final_norm()); },
                         [this](int64_t tile, int) { rms_norm_tile(final_norm(), tile); });
     c_.team.add_counted([this] { return linear_tiles(head()); }, [this](int64_t tile, int) { linear_tile(head(), tile); });
+    c_.team.label(HR_OP_SAMPLE);
     c_.team.add_counted([this] { return sample_tiles(sample()); }, [this](int64_t tile, int) { sample_tile(sample(), tile); });
   }
 
@@ -284,8 +296,8 @@ class Step {
 }  // namespace
 
 void run_step(HrContext& context, const StepInput& input) {
+  context.team.begin();
   context.team.rouse();
-  context.team.clear();
   Step(context, input).run();
 }
 

@@ -41,6 +41,11 @@ void futex_wake_all(std::atomic<uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
+int64_t now_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
 }  // namespace
 
 Team::Team(int threads) : threads_(threads) {
@@ -71,9 +76,11 @@ void* Team::allocate(size_t bytes) {
   return at;
 }
 
-void Team::clear() {
+void Team::begin() {
   program_.clear();
   arena_used_ = 0;
+  op_ = 0;
+  if (watched_ns_) lap_began_ns_ = now_ns();
 }
 
 void Team::rouse() {
@@ -83,12 +90,14 @@ void Team::rouse() {
 void Team::run() {
   const FloatMode mode;
   if (threads_ == 1) {
-    for (const Phase& phase : program_) phase.run(phase.of, 0, phase.count(phase.of), 0);
+    for (const Phase& phase : program_) {
+      phase.run(phase.of, 0, phase.count(phase.of), 0);
+      lap(phase.op);
+    }
   } else {
     start_phase(0);
     work(0);
   }
-  clear();
 }
 
 // Begins the first phase from `index` on that has tiles; past the last, an empty ticket ends the program.
@@ -107,6 +116,13 @@ void Team::publish(uint64_t ticket) {
   if (sleepers_.load() != 0) futex_wake_all(epoch_);
 }
 
+// Inside a program by whoever finished a phase's last tile, before anybody can take one of the next.
+void Team::end_lap(int32_t op) {
+  const int64_t ended_ns = now_ns();
+  watched_ns_[op] += ended_ns - lap_began_ns_;
+  lap_began_ns_ = ended_ns;
+}
+
 // Takes tiles until the program is over.
 void Team::work(int thread) {
   uint64_t ticket = ticket_.load(std::memory_order_acquire);
@@ -122,7 +138,10 @@ void Team::work(int thread) {
     if (!ticket_.compare_exchange_weak(ticket, taken, std::memory_order_acq_rel)) continue;
     const Phase& phase = program_[phase_];
     phase.run(phase.of, next, next + count, thread);
-    if (done_.fetch_add(count, std::memory_order_acq_rel) + count == tiles) start_phase(phase_ + 1);
+    if (done_.fetch_add(count, std::memory_order_acq_rel) + count == tiles) {
+      lap(phase.op);
+      start_phase(phase_ + 1);
+    }
     ticket = ticket_.load(std::memory_order_acquire);
   }
 }

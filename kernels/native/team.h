@@ -34,7 +34,7 @@ class Team {
     };
     static_assert(std::is_trivially_destructible_v<Both>);
     void* both = new (allocate(sizeof(Both))) Both{std::move(count), std::move(tile)};
-    program_.push_back({both, [](void* of) { return static_cast<Both*>(of)->count(); },
+    program_.push_back({op_, both, [](void* of) { return static_cast<Both*>(of)->count(); },
                         [](void* of, int64_t begin, int64_t end, int thread) {
                           for (int64_t i = begin; i < end; ++i) static_cast<Both*>(of)->tile(i, thread);
                         }});
@@ -44,20 +44,32 @@ class Team {
     add_counted([tiles] { return tiles; }, std::move(tile));
   }
 
+  // Phases added from here on are of this op.
+  void label(int32_t op) { op_ = op; }
+  // Adds the wall nanoseconds of each phase to ns[its op] from here on; null ends it. Not while a program runs.
+  void watch(int64_t* ns) { watched_ns_ = ns; }
+  // Adds the time since the last lap, or since begin(), to an op: what the caller does outside of phases.
+  void lap(int32_t op) {
+    if (watched_ns_) end_lap(op);
+  }
+
   // Lets workers wake up while the program is still being written.
   void rouse();
-  // Runs the program, the calling thread included, and clears it.
+  // An empty program; the first lap begins.
+  void begin();
+  // Runs the program, the calling thread included.
   void run();
-  void clear();
 
  private:
   struct Phase {
+    int32_t op;
     void* of;
     int64_t (*count)(void*);
     void (*run)(void*, int64_t begin, int64_t end, int thread);
   };
 
   void* allocate(size_t bytes);
+  void end_lap(int32_t op);
   void start_phase(size_t index);
   void publish(uint64_t ticket);
   void work(int thread);
@@ -69,6 +81,9 @@ class Team {
   std::vector<Phase> program_;
   std::vector<std::unique_ptr<char[]>> arena_;
   size_t arena_used_ = 0;
+  int32_t op_ = 0;
+  int64_t* watched_ns_ = nullptr;
+  int64_t lap_began_ns_ = 0;  // while somebody watches; written by whoever ends a phase
   size_t phase_ = 0;  // written by whoever starts a phase, read by those who hold tiles of it
   std::vector<std::thread> workers_;
 

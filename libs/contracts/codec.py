@@ -2,7 +2,7 @@
 
 A value and its wire message have the same name and the same field names (a test compares them), so one table-driven
 pair of functions serves all. An envelope (`RepliesMessage`, …) is a wire message with one `oneof body`; its value is
-the member itself.
+the member itself. A field that may be None is `optional` on the wire, and None is its absence.
 """
 
 from dataclasses import fields
@@ -14,11 +14,31 @@ from google.protobuf.message import DecodeError, Message
 
 from libs.contracts import errors, messages
 from libs.contracts.errors import MalformedMessage
-from protos.v1 import common_pb2, control_pb2, frames_pb2, host_pb2, records_pb2, requests_pb2, worker_link_pb2
+from protos.v1 import (
+    common_pb2,
+    control_pb2,
+    frames_pb2,
+    host_pb2,
+    inference_pb2,
+    records_pb2,
+    requests_pb2,
+    text_pb2,
+    worker_link_pb2,
+)
 
 M = TypeVar("M")
 
-_WIRE_MODULES = (common_pb2, requests_pb2, frames_pb2, control_pb2, worker_link_pb2, host_pb2, records_pb2)
+_WIRE_MODULES = (
+    common_pb2,
+    requests_pb2,
+    text_pb2,
+    frames_pb2,
+    control_pb2,
+    worker_link_pb2,
+    host_pb2,
+    records_pb2,
+    inference_pb2,
+)
 ENVELOPES: dict[str, UnionType] = {
     "RepliesMessage": messages.RepliesMessage,
     "ControlMessage": messages.ControlMessage,
@@ -26,6 +46,7 @@ ENVELOPES: dict[str, UnionType] = {
     "SchedulerMessage": messages.SchedulerMessage,
     "HostMessage": messages.HostMessage,
     "HostReply": messages.HostReply,
+    "TokenizeReply": messages.TokenizeReply,
 }
 
 
@@ -78,7 +99,7 @@ def _parse(name: str, payload: bytes) -> Message:
 def _to_wire(message: Any) -> Message:
     kind = type(message)
     return wire_class(kind.__name__)(
-        **{name: _value_to_wire(getattr(message, name), nested, many) for name, nested, many in _plan(kind)}  # type: ignore[arg-type]  # mypy: a type is hashable
+        **{name: _value_to_wire(getattr(message, name), nested, many) for name, nested, many, _ in _plan(kind)}  # type: ignore[arg-type]  # mypy: a type is hashable
     )
 
 
@@ -90,8 +111,8 @@ def _value_to_wire(value: Any, nested: type | None, many: bool) -> Any:
 
 def _from_wire(kind: type[M], wire: Any) -> M:
     values = []
-    for name, nested, many in _plan(kind):  # type: ignore[arg-type]  # mypy: a type is hashable
-        value = getattr(wire, name)
+    for name, nested, many, may_lack in _plan(kind):  # type: ignore[arg-type]  # mypy: a type is hashable
+        value: Any = getattr(wire, name) if not may_lack or wire.HasField(name) else None
         if nested is not None:
             value = tuple(_from_wire(nested, item) for item in value) if many else _from_wire(nested, value)
         elif many:
@@ -101,15 +122,16 @@ def _from_wire(kind: type[M], wire: Any) -> M:
 
 
 @cache
-def _plan(kind: type[Any]) -> tuple[tuple[str, type | None, bool], ...]:
-    """Per field in order: name, nested value class or None, whether it repeats."""
+def _plan(kind: type[Any]) -> tuple[tuple[str, type | None, bool, bool], ...]:
+    """Per field in order: name, nested value class or None, whether it repeats, whether a scalar may be absent."""
     hints = get_type_hints(kind, vars(errors) | vars(messages))
     plan = []
     for field in fields(kind):
         hint = hints[field.name]
         many = get_origin(hint) is tuple
-        item = get_args(hint)[0] if many else hint
-        plan.append((field.name, None if item in (int, float, str, bytes, bool) else item, many))
+        may_lack = get_origin(hint) is UnionType
+        item = get_args(hint)[0] if many or may_lack else hint
+        plan.append((field.name, None if item in (int, float, str, bytes, bool) else item, many, may_lack))
     return tuple(plan)
 
 

@@ -7,6 +7,7 @@ HeadraceError
 │   └── ModelNotFound   no cell serves this model
 ├── Unauthorized        no key, or a wrong one
 ├── Overloaded          retry later: a queue or the admission bound is full
+│   └── DeadlineUnreachable  others are before it for so long that it could not be done in its time
 ├── Unavailable         retry later: draining, or no path to a worker
 ├── DeadlineExceeded    nobody is waiting any more
 ├── WorkerLost          the worker died and the work could not be moved
@@ -54,6 +55,10 @@ class Unauthorized(HeadraceError):
 
 class Overloaded(HeadraceError):
     code, retryable = "overloaded", True
+
+
+class DeadlineUnreachable(Overloaded):
+    code = "deadline_unreachable"
 
 
 class Unavailable(HeadraceError):

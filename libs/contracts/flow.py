@@ -14,6 +14,7 @@ CELLS_BUCKET = "cells"
 CELLS_CHANGED = "cells.>"  # the bucket's stream republishes each stored record there
 STATUS_SUBJECT = "status"
 METRICS_SUBJECT = "metrics"
+PROFILE_SUBJECT = "profile"
 REQUESTS_SUBJECTS = "requests.*"  # of every model
 SEQUENCES_SUBJECTS = "sequences.*.*"  # of every cell
 DEAD_LETTERS_SUBJECTS = "dead.*.*"  # of every cell
@@ -65,6 +66,10 @@ def subject_token(name: str) -> str:
 
 def requests_subject(model: str) -> str:
     return f"requests.{subject_token(model)}"
+
+
+def tokenize_subject(model: str) -> str:
+    return f"tokenize.{subject_token(model)}"
 
 
 def sequences_subject(model: str, cell: str) -> str:
@@ -124,11 +129,12 @@ class Permissions:
 
 
 _CELLS_READ = (f"$JS.API.STREAM.INFO.KV_{CELLS_BUCKET}", f"$JS.API.DIRECT.GET.KV_{CELLS_BUCKET}.>")
-_WORKER = Permissions(("tokens.*", *_CELLS_READ), (CELLS_CHANGED,))
+_WORKER = Permissions(("tokens.*", *_CELLS_READ), (CELLS_CHANGED, PROFILE_SUBJECT))
 
 PERMISSIONS: dict[str, Permissions] = {
     "gateway": Permissions(
-        ("requests.*", "control.*", "alive.*", METRICS_SUBJECT, *_CELLS_READ), ("tokens.*", "replies.*", CELLS_CHANGED)
+        ("requests.*", "tokenize.*", "control.*", "alive.*", METRICS_SUBJECT, *_CELLS_READ),
+        ("tokens.*", "replies.*", CELLS_CHANGED),
     ),
     "tokenizer": Permissions(
         (
@@ -140,7 +146,7 @@ PERMISSIONS: dict[str, Permissions] = {
             f"$JS.API.CONSUMER.MSG.NEXT.{REQUESTS_STREAM}.>",
             f"$JS.ACK.{REQUESTS_STREAM}.>",
         ),
-        (CELLS_CHANGED,),
+        ("tokenize.*", CELLS_CHANGED),
     ),
     "scheduler": Permissions(
         (
@@ -156,7 +162,7 @@ PERMISSIONS: dict[str, Permissions] = {
     ),
     "prefill_worker": _WORKER,
     "decode_worker": _WORKER,
-    "supervisor": Permissions((STATUS_SUBJECT, "control.*"), ("host.*",)),
+    "supervisor": Permissions((STATUS_SUBJECT, PROFILE_SUBJECT, "control.*"), ("host.*",)),
 }
 
 

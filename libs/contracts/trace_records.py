@@ -84,6 +84,8 @@ class Decided(msgspec.Struct, frozen=True, array_like=True, tag=4):
     needs_blocks: int  # waiting: for all its known tokens, fewer where their prefix is cached
     held_blocks: int
     total_blocks: int
+    left_ms: int = 0  # shed: to its deadline
+    needs_ms: int = 0  # shed: from here on, at least
 
 
 class Order(msgspec.Struct, frozen=True, array_like=True, tag=5):

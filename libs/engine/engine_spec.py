@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from libs.contracts.kv_layout import KvLayout
 from libs.engine.counted_pool import CountedPool
+from libs.engine.op_times import OpTimes
 from libs.engine.rows import Sampled, StepRow
 
 P = TypeVar("P", bound=CountedPool)
@@ -60,3 +61,4 @@ class OpenEngine:
     engine: Engine
     pool: CountedPool
     numerics_class: str
+    op_times: OpTimes | None = None  # None: the kernels do not count

@@ -27,6 +27,7 @@ API_TIMEOUT_S = 2.0  # for JetStream's answers
 
 Handler = Callable[[bytes, str], None]
 Responder = Callable[[bytes, str], Awaitable[bytes]]
+OnMessage = Callable[[Msg], Awaitable[None]]
 
 log = get_logger("bus")
 
@@ -157,8 +158,8 @@ class Bus:
         self._client.hear_at_once(subscription.inner, deliver)
         return subscription
 
-    async def serve(self, subject: str, handler: Responder) -> Subscription:
-        """Answer each request with handler(payload, traceparent); requests are handled concurrently.
+    async def serve(self, subject: str, handler: Responder, *, queue: str = "") -> Subscription:
+        """Answer each request with handler(payload, traceparent), concurrently; one member of a `queue` takes each.
 
         A malformed request is counted, logged and not answered, and so is one whose handler fails.
         """
@@ -178,7 +179,7 @@ class Bus:
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
 
-        return await self._subscribe(subject, start)
+        return await self._subscribe(subject, start, queue)
 
     async def declare_work_queue(self, stream: str, subjects: Sequence[str], *, max_messages: int) -> None:
         """Create or update a JetStream work queue: file storage, full means refused, duplicates dropped for 120 s.
@@ -270,9 +271,9 @@ class Bus:
                 except Unavailable:
                     await asyncio.sleep(DECLARE_RETRY_S)
 
-    async def _subscribe(self, subject: str, deliver: Callable[[Msg], Awaitable[None]]) -> Subscription:
+    async def _subscribe(self, subject: str, deliver: OnMessage, queue: str = "") -> Subscription:
         try:
-            inner = await self._client.subscribe(subject, cb=deliver)
+            inner = await self._client.subscribe(subject, queue, cb=deliver)
             await self._client.settle()  # a request sent after this returns must find us
         except nats.errors.Error as error:
             raise Unavailable(f"cannot subscribe to {subject}") from error

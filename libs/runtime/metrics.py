@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from libs.contracts import flow
 from libs.runtime.bus import Bus, Subscription
 from libs.runtime.ring import Ring
+from libs.runtime.telemetry import Export
 
 OPENMETRICS = b"openmetrics"
 END = "# EOF\n"
@@ -43,11 +44,12 @@ class Alias(Collector):
 class TraceLosses(Collector):
     """What of a process's traces found no room: a disk or a collector that is slow costs records, and nothing else."""
 
-    def __init__(self, service: str, instance: str, ring: Ring) -> None:
-        self._labels, self._ring = (service, instance), ring
+    def __init__(self, service: str, instance: str, ring: Ring, export: Export) -> None:
+        self._labels, self._ring, self._export = (service, instance), ring, export
 
     def collect(self) -> Iterable[Metric]:
         yield self._counter("headrace:trace_records_dropped", "Records that the trace ring lost.", self._ring.dropped)
+        yield self._counter("headrace:trace_spans_dropped", "Spans that no collector got.", self._export.dropped)
 
     def _counter(self, name: str, text: str, value: int) -> Metric:
         family = CounterMetricFamily(name, text, labels=("service", "instance"))
@@ -55,10 +57,10 @@ class TraceLosses(Collector):
         return family
 
 
-def process_metrics(service: str, instance: str, ring: Ring) -> CollectorRegistry:
+def process_metrics(service: str, instance: str, ring: Ring, export: Export) -> CollectorRegistry:
     """What every process has to tell."""
     registry = CollectorRegistry()
-    registry.register(TraceLosses(service, instance, ring))
+    registry.register(TraceLosses(service, instance, ring, export))
     return registry
 
 

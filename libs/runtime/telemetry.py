@@ -1,31 +1,45 @@
-"""Sets up the OpenTelemetry SDK of this process; the only module that imports it, and only where spans are exported."""
+"""Sets up the OpenTelemetry SDK of this process, which is imported only where spans are exported."""
 
 import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
 
 from libs.contracts.conventions import EXPORT_WANTED
+from libs.runtime.version import product_version
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.sampling import Sampler
 
-QUEUE_SPANS = 8192  # beyond this the oldest are dropped: serving never waits for a collector
-BATCH_SPANS = 512
-EXPORT_DELAY_MS = 1000.0
+    from libs.runtime.span_outbox import SpanOutbox
+
 EXPORT_TIMEOUT_S = 2.0
-SHUTDOWN_S = 2.0
+SHUTDOWN_S = 1.0  # for the last spans; who stops a stack does not wait for a collector that hangs
 TRACES_PATH = "/v1/traces"
 
 
+class Export:
+    """How the export of this process's spans goes."""
+
+    def __init__(self, outbox: "SpanOutbox | None" = None) -> None:
+        """Without one nothing is exported."""
+        self._outbox = outbox
+
+    @property
+    def dropped(self) -> int:
+        """Spans that found no room, or that the collector did not take."""
+        return 0 if self._outbox is None else self._outbox.dropped
+
+
 @asynccontextmanager
-async def telemetry(service: str, instance: str, otlp_endpoint: str, sample_ratio: float = 1.0) -> AsyncIterator[None]:
+async def telemetry(
+    service: str, instance: str, otlp_endpoint: str, sample_ratio: float = 1.0
+) -> AsyncIterator[Export]:
     """Export this process's spans to an OTLP/HTTP collector until the block ends; nothing for an empty endpoint.
 
     `otlp_endpoint` is the collector's base address, e.g. http://127.0.0.1:4318. A collector that is slow or gone costs
@@ -33,48 +47,46 @@ async def telemetry(service: str, instance: str, otlp_endpoint: str, sample_rati
     others their parent decides.
     """
     if not otlp_endpoint:
-        yield
+        yield Export()
         return
-    provider = _provider(service, instance, otlp_endpoint.rstrip("/") + TRACES_PATH, sample_ratio)
+    outbox = _outbox(otlp_endpoint.rstrip("/") + TRACES_PATH)
+    provider = _provider(service, instance, sample_ratio)
+    provider.add_span_processor(outbox)
     trace.set_tracer_provider(provider)
     try:
-        yield
+        yield Export(outbox)
     finally:
         flushing = threading.Thread(target=provider.shutdown, name="otel-shutdown", daemon=True)
         flushing.start()  # a thread that dies with the process: its own limit is half a minute
         await asyncio.to_thread(flushing.join, SHUTDOWN_S)
 
 
-def _provider(service: str, instance: str, endpoint: str, sample_ratio: float) -> "TracerProvider":
+def _outbox(endpoint: str) -> "SpanOutbox":
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # a tenth of a second to import
+
+    from libs.runtime.span_outbox import SpanOutbox
+
+    return SpanOutbox(OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_TIMEOUT_S))
+
+
+def _provider(service: str, instance: str, sample_ratio: float) -> "TracerProvider":
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
     from opentelemetry.sdk.trace.sampling import ParentBased
 
-    exporter = OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_TIMEOUT_S)
-    processor = BatchSpanProcessor(
-        exporter,
-        max_queue_size=QUEUE_SPANS,
-        schedule_delay_millis=EXPORT_DELAY_MS,
-        max_export_batch_size=BATCH_SPANS,
-        export_timeout_millis=EXPORT_TIMEOUT_S * 1000,
-    )
-    provider = TracerProvider(
+    return TracerProvider(
         resource=Resource.create(
             {
                 "service.name": service,
                 "service.namespace": "headrace",
                 "service.instance.id": instance,
-                "service.version": _version(),
+                "service.version": product_version(),
                 "process.pid": os.getpid(),
             }
         ),
         sampler=ParentBased(_sampler(sample_ratio)),
         shutdown_on_exit=False,  # the block's end shuts down, with its own time limit
     )
-    provider.add_span_processor(processor)
-    return provider
 
 
 def _sampler(ratio: float) -> "Sampler":
@@ -101,10 +113,3 @@ def _sampler(ratio: float) -> "Sampler":
 
     others = TraceIdRatioBased(ratio)
     return WantedOrRatio()
-
-
-def _version() -> str:
-    try:
-        return version("headrace")
-    except PackageNotFoundError:
-        return "0"

@@ -6,15 +6,17 @@ Times are wall time in nanoseconds since 1970, as OpenTelemetry wants them; `wal
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from types import TracebackType
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode, TraceFlags, set_span_in_context
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, StatusCode, TraceFlags, set_span_in_context
 
 Attribute = str | int | float | bool
 
+SAMPLED = frozenset("13579bdf")  # how a sampled context ends: another flag tells how its id was drawn
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 
@@ -60,6 +62,43 @@ def start_span(
     return Span(tracer.start_span(name, _context(parent), attributes=attributes, start_time=start_ns))
 
 
+def is_exported(traceparent: str) -> bool:
+    """Whether a collector gets this trace, as far as whoever began it could tell."""
+    return traceparent[-1:] in SAMPLED
+
+
+def leaf(
+    name: str,
+    parent: str,
+    start_ns: int,
+    end_ns: int,
+    *,
+    links: Iterable[str] = (),
+    attributes: Mapping[str, Attribute] | None = None,
+) -> str:
+    """A span of what is over, below `parent` ("" begins a trace); its context. Nothing below a parent not exported.
+
+    Times are of this host's monotonic clock; `links` are the contexts of spans that it has to do with.
+    """
+    if parent and not is_exported(parent):
+        return ""
+    contexts = (_parsed(link) for link in links)
+    span = trace.get_tracer("headrace").start_span(
+        name,
+        _context(parent),
+        attributes=attributes,
+        links=[Link(context) for context in contexts if context is not None],
+        start_time=wall_ns(start_ns),
+    )
+    span.end(wall_ns(end_ns))
+    return _format(span.get_span_context())
+
+
+def monotonic_ns(moment: datetime) -> int:
+    """A wall time as a moment of this host's monotonic clock."""
+    return int(moment.timestamp() * 1e9) - time.time_ns() + time.monotonic_ns()
+
+
 def wall_ns(monotonic_ns: int) -> int:
     """The wall time of a moment of this host's monotonic clock."""
     return time.time_ns() - time.monotonic_ns() + monotonic_ns
@@ -67,13 +106,16 @@ def wall_ns(monotonic_ns: int) -> int:
 
 def _context(traceparent: str) -> Context:
     """A context that holds `traceparent` alone: the one of the running task must not become the parent."""
+    parsed = _parsed(traceparent)
+    return Context() if parsed is None else set_span_in_context(NonRecordingSpan(parsed), Context())
+
+
+def _parsed(traceparent: str) -> SpanContext | None:
     match = _TRACEPARENT.fullmatch(traceparent)
     if match is None or traceparent.startswith("ff"):
-        return Context()
+        return None
     trace_id, span_id, flags = (int(part, 16) for part in match.groups())
-    return set_span_in_context(
-        NonRecordingSpan(SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))), Context()
-    )
+    return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
 
 
 def unsampled() -> str:

@@ -196,10 +196,21 @@ def _ending(trace: Trace, leaves: tuple[Leaf, ...]) -> Iterator[str]:
         repaired = f", after {count(served.repairs, 'repair')} of lost frames" if served.repairs else ""
         out_ns = served.ended_ns - served.last_row_ns
         yield f"The last token was text and with the client {ms(out_ns)} after it had come{repaired}."
+    yield from _out_of_time(trace)
     if served.error:
         yield f"It ended as {served.outcome}, with {served.error}."
     elif served.outcome:
         yield f"It ended by {served.outcome}."
+
+
+def _out_of_time(trace: Trace) -> Iterator[str]:
+    for before, decided in zip([None, *trace.decided], trace.decided, strict=False):
+        if decided.reason == "deadline":
+            where = f" ({before.reason.replace('_', ' ')})" if before is not None else ""
+            yield f"Its deadline passed where it was{where}."
+        elif decided.reason == "shed":
+            left, needs = ms(decided.left_ms * 1_000_000), ms(decided.needs_ms * 1_000_000)
+            yield f"Given up {left} before its deadline: it needed {needs} at least, and others were before it."
 
 
 def _decision(trace: Trace, episode: Episode) -> Decided:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from libs.contracts import conventions as names
-from libs.contracts.trace_records import Decided, Served, Tokenized
+from libs.contracts.trace_records import Decided, Served
+from libs.timeline.phases import tokenizer_ends
 from libs.timeline.trace import Stay, Step, Store, Trace
 
 GATEWAY = "gateway"
@@ -139,22 +140,11 @@ def _enter(chain: _Chain, served: Served, trace: Trace) -> None:
         return
     chain.to(names.PUBLISH, min(served.queued_ns or tokenized.pulled_ns, tokenized.pulled_ns), GATEWAY)
     chain.to(names.WAIT_TOKENIZER, tokenized.pulled_ns, TOKENIZER)
-    _tokenize(chain, tokenized)
+    for name, end_ns in tokenizer_ends(tokenized):
+        chain.to(name, end_ns, TOKENIZER)
     if arrived_ns:
         chain.to(names.PUBLISH_SEQUENCE, min(tokenized.published_ns, arrived_ns), TOKENIZER)
         chain.to(names.WAIT_SCHEDULER, arrived_ns, SCHEDULER)
-
-
-def _tokenize(chain: _Chain, tokenized: Tokenized) -> None:
-    for name, end_ns in (
-        (names.PULL, tokenized.begun_ns),
-        (names.TEMPLATE, tokenized.rendered_ns),
-        (names.ENCODE, tokenized.encoded_ns),
-        (names.RETURN, tokenized.awake_ns),
-        (names.HASH, tokenized.hashed_ns),
-        (names.LOOK_UP, tokenized.looked_up_ns),
-    ):
-        chain.to(name, end_ns, TOKENIZER)
 
 
 def _work(

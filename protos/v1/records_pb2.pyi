@@ -50,3 +50,35 @@ class ServiceStatus(_message.Message):
     detail: str
     cells: _containers.RepeatedCompositeFieldContainer[_control_pb2.CellStatus]
     def __init__(self, service: _Optional[str] = ..., instance: _Optional[str] = ..., pid: _Optional[int] = ..., port: _Optional[int] = ..., ready: _Optional[bool] = ..., detail: _Optional[str] = ..., cells: _Optional[_Iterable[_Union[_control_pb2.CellStatus, _Mapping]]] = ...) -> None: ...
+
+class ProfileQuery(_message.Message):
+    __slots__ = ("duration_ms",)
+    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    duration_ms: int
+    def __init__(self, duration_ms: _Optional[int] = ...) -> None: ...
+
+class Lap(_message.Message):
+    __slots__ = ("path", "lap_ns")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    LAP_NS_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    lap_ns: int
+    def __init__(self, path: _Optional[str] = ..., lap_ns: _Optional[int] = ...) -> None: ...
+
+class WorkerProfile(_message.Message):
+    __slots__ = ("worker", "duration_ns", "steps", "batch_tokens", "event_loop_cpu_ns", "process_cpu_ns", "laps")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    DURATION_NS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_LOOP_CPU_NS_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_CPU_NS_FIELD_NUMBER: _ClassVar[int]
+    LAPS_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    duration_ns: int
+    steps: int
+    batch_tokens: int
+    event_loop_cpu_ns: int
+    process_cpu_ns: int
+    laps: _containers.RepeatedCompositeFieldContainer[Lap]
+    def __init__(self, worker: _Optional[str] = ..., duration_ns: _Optional[int] = ..., steps: _Optional[int] = ..., batch_tokens: _Optional[int] = ..., event_loop_cpu_ns: _Optional[int] = ..., process_cpu_ns: _Optional[int] = ..., laps: _Optional[_Iterable[_Union[Lap, _Mapping]]] = ...) -> None: ...

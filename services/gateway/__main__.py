@@ -12,19 +12,21 @@ from libs.runtime.process import run, stop_signal
 from libs.runtime.ring import Ring, open_ring
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
+from libs.text.model_files import ModelFiles, read_model_files
 from libs.text.tokenizer import Tokenizer
 from services.gateway.app import create_app
 from services.gateway.config import Config
 from services.gateway.crowd import Crowd
 from services.gateway.door import Door
-from services.gateway.generate import Service
 from services.gateway.hub import Hub
 from services.gateway.intake import listening
 from services.gateway.keys import Keys
 from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
 from services.gateway.server import serving
+from services.gateway.service import Service
 from services.gateway.terms import Terms
+from services.gateway.tokens import TokenizerClient, Tokens, tokenizer_info
 from services.gateway.validate import Limits
 
 NAME = "gateway"
@@ -37,9 +39,11 @@ async def main() -> None:
     setup_logs(config.log_level, config.log_format, service=NAME, instance=config.instance)
     failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
-    tokenizer, metrics = Tokenizer.from_dir(config.model_dir), Metrics(config.model)
+    keys = Keys(config.api_key.get_secret_value(), config.keys_path)
+    files = read_model_files(config.model_dir)
+    tokenizer, metrics = Tokenizer(files), Metrics(config.model)
     async with (
-        telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio),
+        telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio) as export,
         open_ring(config.trace_dir, NAME, config.instance) as ring,
         Bus.connect(
             config.nats_url, service=NAME, user=config.nats_user, password=config.nats_password.get_secret_value()
@@ -56,8 +60,8 @@ async def main() -> None:
         async def scrape(openmetrics: bool) -> str:
             return await gather(bus, metrics.registry, openmetrics=openmetrics)
 
-        metrics.registry.register(TraceLosses(NAME, config.instance, ring))
-        app = create_app(service, scrape, Keys(config.api_key.get_secret_value(), config.keys_path))
+        metrics.registry.register(TraceLosses(NAME, config.instance, ring, export))
+        app = create_app(service, scrape, keys, build_tokens(config, files, bus, service))
 
         def status() -> ServiceStatus:
             obstacle = door.obstacle
@@ -72,6 +76,12 @@ async def main() -> None:
             door.close()
             await hub.drain(config.drain_s)
     log.info("stopped")
+
+
+def build_tokens(config: Config, files: ModelFiles, bus: Bus, service: Service) -> Tokens:
+    info = tokenizer_info(files.special_tokens, files.chat_template, service.limits)
+    client = TokenizerClient(bus, service.limits)
+    return Tokens(client, service.tokenizer, info, max_body_bytes=config.max_body_bytes)
 
 
 def build_service(config: Config, tokenizer: Tokenizer, door: Door, hub: Hub, metrics: Metrics, ring: Ring) -> Service:

@@ -6,24 +6,28 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import BaseRoute, Route, Router, WebSocketRoute
 
 from libs.contracts.errors import ModelNotFound
 from libs.runtime.metrics import OPENMETRICS_TYPE
+from libs.runtime.version import product_version
 from services.gateway import reply
 from services.gateway.auth import Guard
+from services.gateway.chat_socket import ChatSocket
 from services.gateway.errors_http import Refused
-from services.gateway.generate import Generate, Service
+from services.gateway.generate import Generate
 from services.gateway.keys import Keys
 from services.gateway.metrics import CONTENT_TYPE
 from services.gateway.models import Models
 from services.gateway.reply import Receive, Scope, Send
+from services.gateway.service import Service
+from services.gateway.tokens import Tokens
 from services.gateway.validate import Kind
 
 Scrape = Callable[[bool], Awaitable[str]]  # whether as OpenMetrics → all services' metrics
 
 
-def create_app(service: Service, scrape: Scrape, keys: Keys) -> Guard:
+def create_app(service: Service, scrape: Scrape, keys: Keys, tokens: Tokens) -> Guard:
     """All routes, behind the guard."""
     models = Models(service.limits)
 
@@ -43,14 +47,19 @@ def create_app(service: Service, scrape: Scrape, keys: Keys) -> Guard:
         openmetrics = "application/openmetrics-text" in request.headers.get("accept", "")
         return Response(await scrape(openmetrics), media_type=OPENMETRICS_TYPE if openmetrics else CONTENT_TYPE)
 
-    routes = [
+    routes: list[BaseRoute] = [
         Route("/health", healthy),
         Route("/live", alive),
         Route("/ready", ready),
         Route("/metrics", exposition),
+        Route("/version", version),
+        Route("/tokenize", tokens.tokenize, methods=["POST"]),
+        Route("/detokenize", tokens.detokenize, methods=["POST"]),
+        Route("/tokenizer_info", tokens.info),
         Route("/v1/models", models.listed),
         Route("/v1/models/{model:path}", models.described),
         Route("/v1/chat/completions", Generate(Kind.CHAT, service), methods=["POST"]),
+        WebSocketRoute("/v1/chat/completions", ChatSocket(service)),
         Route("/v1/completions", Generate(Kind.COMPLETION, service), methods=["POST"]),
     ]
     router = Router(routes, redirect_slashes=False)
@@ -66,6 +75,10 @@ def create_app(service: Service, scrape: Scrape, keys: Keys) -> Guard:
             await reply.error(send, error)
 
     return Guard(routed, keys)
+
+
+async def version(request: Request) -> Response:
+    return _json({"version": product_version()})
 
 
 def _not_routed(error: HTTPException) -> Refused:

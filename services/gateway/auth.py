@@ -6,7 +6,7 @@ the path as received, never on a URL that a Host header could shift.
 
 from collections.abc import Awaitable, Callable
 
-from libs.contracts.errors import HeadraceError, Unauthorized
+from libs.contracts.errors import HeadraceError
 from libs.runtime.logs import get_logger
 from services.gateway import reply
 from services.gateway.config import is_loopback
@@ -15,6 +15,7 @@ from services.gateway.keys import ANYBODY, Caller, Keys
 from services.gateway.reply import Headers, Message, Receive, Scope, Send
 
 PUBLIC = frozenset({"/health", "/live", "/ready"})
+POLICY = 1008  # close code, RFC 6455
 CALLER = "headrace.caller"  # in a guarded request's scope: its Caller
 
 log = get_logger("gateway")
@@ -28,6 +29,8 @@ class Guard:
         self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._socket(scope, receive, send)
         if scope["type"] != "http":
             return
         started = False
@@ -49,19 +52,36 @@ class Guard:
                 raise  # the server cuts the connection: the client must not take a part for the whole
             await reply.error(send, HeadraceError("internal error"))
 
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What is refused before it is accepted gets an HTTP status from the server: 403."""
+        try:
+            scope[CALLER] = self._caller(scope["headers"])
+            _check_origin(scope["headers"])
+            await self._app(scope, receive, send)
+        except HeadraceError as error:
+            await send({"type": "websocket.close", "code": POLICY, "reason": error.message})
+        except Exception as error:
+            log.error("socket_crashed", exc_info=error)
+            raise
+
     def _caller(self, headers: Headers) -> Caller:
         """Raises Unauthorized, Refused."""
         if self._keys.are_needed:
-            scheme, _, key = dict(headers).get(b"authorization", b"").partition(b" ")
-            caller = self._keys.caller(key)
-            if scheme.lower() != b"bearer" or caller is None:
-                raise Unauthorized("a valid API key is needed: Authorization: Bearer KEY")
-            return caller
+            return self._keys.bearer(dict(headers).get(b"authorization", b""))
         hosts = [_host_name(value.decode("latin-1")) for name, value in headers if name == b"host"]
         if len(hosts) != 1 or not is_loopback(hosts[0]):
             # Without a key, a web page elsewhere must not reach this server through a name that resolves to loopback.
             raise Refused("forbidden", "this server without a key answers to the names of its own machine only")
         return ANYBODY
+
+
+def _check_origin(headers: Headers) -> None:
+    """No other site's page may open a socket: browsers ask nobody before they do. Raises Refused."""
+    given = dict(headers)
+    origin = given.get(b"origin", b"").decode("latin-1")
+    host = given.get(b"host", b"").decode("latin-1")
+    if origin and origin.partition("://")[2].lower() != host.lower():
+        raise Refused("forbidden", "pages of other sites may not open sockets here")
 
 
 def _host_name(host: str) -> str:

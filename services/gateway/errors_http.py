@@ -32,6 +32,7 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "body_too_large": (413, INVALID),
         "unsupported_media_type": (415, INVALID),
         "overloaded": (429, "rate_limit_error"),
+        "deadline_unreachable": (429, "rate_limit_error"),
         "unavailable": (503, UNAVAILABLE),
         "fenced": (503, UNAVAILABLE),
         "worker_lost": (503, UNAVAILABLE),

@@ -29,7 +29,7 @@ from libs.contracts.messages import (
 from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from services.gateway.choice import Choice
-from services.gateway.crowd import Crowd
+from services.gateway.crowd import Crowd, Standing
 from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
 from services.gateway.stream import ClientGone, Phase, Stream
@@ -68,10 +68,11 @@ class Hub:
                 task.cancel()
             await asyncio.gather(*tasks, *self._repairing, return_exceptions=True)
 
-    def check_room(self) -> None:
+    def check_room(self, one: Standing) -> None:
         """Raises Crowded, an Overloaded, when one more request would wait for too long."""
+        waiting = [stream.standing for stream in self._streams.values() if stream.is_waiting]
         try:
-            self._crowd.check(self._waiting(), asyncio.get_running_loop().time())
+            self._crowd.check(one, waiting, asyncio.get_running_loop().time())
         except Overloaded:
             self._metrics.shed.inc()
             raise
@@ -81,7 +82,7 @@ class Hub:
 
         Raises Overloaded, Unavailable, or Refused when it is too large; then it is not held.
         """
-        self.check_room()  # others may have come in while its body was read
+        self.check_room(stream.standing)  # others may have come in while its body was read
         self._crowd.joined(self._waiting(), asyncio.get_running_loop().time())
         self._streams[stream.request_id] = stream
         self._occupied.set()

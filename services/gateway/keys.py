@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from libs.contracts.errors import ConfigError
+from libs.contracts.errors import ConfigError, Unauthorized
 from libs.contracts.tenancy import DEFAULT_TENANT, FIRST_PRIORITY
 from libs.runtime import api_keys
 from libs.runtime.logs import get_logger
@@ -41,6 +41,16 @@ class Keys:
     @property
     def are_needed(self) -> bool:
         return bool(self._api_digest) or self._path is not None
+
+    def bearer(self, authorization: bytes) -> Caller:
+        """Who sends this Authorization. Raises Unauthorized; where no key is needed, anybody may."""
+        if not self.are_needed:
+            return ANYBODY
+        scheme, _, key = authorization.partition(b" ")
+        caller = self.caller(key)
+        if scheme.lower() != b"bearer" or caller is None:
+            raise Unauthorized("a valid API key is needed: Authorization: Bearer KEY")
+        return caller
 
     def caller(self, key: bytes) -> Caller | None:
         """None for a key that nobody has."""

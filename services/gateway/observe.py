@@ -7,7 +7,8 @@ from libs.contracts import conventions as names
 from libs.contracts import flow
 from libs.contracts.trace_records import Served
 from libs.runtime.ring import OFF, Ring
-from libs.runtime.tracing import Attribute, Span, start_span, unsampled
+from libs.runtime.tracing import Attribute, Span, is_exported, leaf, start_span, unsampled
+from libs.timeline.phases import gateway_phases
 from services.gateway.metrics import Metrics
 from services.gateway.shapes import Usage
 from services.gateway.validate import ValidRequest
@@ -109,6 +110,9 @@ class Observer:
             names.CACHED_TOKENS: usage.cached_tokens,
         }
         self._root.set(**attributes)
+        if is_exported(self.traceparent):
+            for phase in gateway_phases(self.record):
+                leaf(phase.name, self.traceparent, phase.start_ns, phase.end_ns)
         self._root.end(now_ns, error=error)
 
     def _write_down(self, reason: str, usage: Usage, now_s: float, error: str) -> None:

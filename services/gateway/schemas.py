@@ -19,7 +19,7 @@ LONGEST_NEUTRAL_BYTES = 64
 _PATH = re.compile(r"`\$\.(\w+)")
 _MISSING = re.compile(r"missing required field `(\w+)`")
 
-B = TypeVar("B", bound="Body")
+B = TypeVar("B", bound=Struct)
 
 
 class StreamOptions(Struct):

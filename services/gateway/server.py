@@ -58,7 +58,7 @@ async def serving(app: Callable[[Scope, Receive, Send], Awaitable[None]], config
         port=port,
         interface=Interfaces.ASGINL,
         http=HTTPModes.auto,
-        websockets=False,
+        websockets=True,
         backlog=BACKLOG,
         backpressure=_connections(config.max_connections),
         log_enabled=False,

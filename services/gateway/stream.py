@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 
 from libs.contracts.errors import HeadraceError, MalformedMessage, NumericalError, Unavailable
 from libs.contracts.messages import (
@@ -24,6 +25,7 @@ from libs.contracts.messages import (
 from libs.contracts.tenancy import DEFAULT_TENANT
 from libs.text.detokenize import TokenBytes
 from services.gateway.choice import ERROR, FIRST_EPOCH, Choice
+from services.gateway.crowd import Standing
 from services.gateway.observe import Observer
 from services.gateway.repair import Repair
 from services.gateway.shapes import Delta, Usage
@@ -98,6 +100,12 @@ class Stream:
     def epoch(self) -> int:
         """The newest attempt at any of its choices."""
         return max(choice.epoch for choice in self.choices)
+
+    @property
+    def standing(self) -> Standing:
+        """Its place among those who wait."""
+        due_s = self.ticket.deadline_s if self.ticket.is_timed else inf
+        return Standing(self.ticket.tenant, self.request.priority, due_s)
 
     @property
     def usage(self) -> Usage:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ MAX_STOP_CHARS = 1000
 MAX_STOP_TOKEN_IDS = 128
 MAX_CHOICES = 128
 MAX_LENGTH_PENALTY = 10.0
+SEARCH_FIELDS = MappingProxyType({"beam_width": None, "length_penalty": 1, "early_stopping": False})  # when neutral
 MAX_COUNT = (1 << 31) - 1
 MAX_TIMEOUT_S = 86_400.0
 MIN_SEED, MAX_SEED = -(1 << 63), (1 << 64) - 1  # signed as OpenAI has it, or the same 64 bits unsigned
@@ -93,7 +95,7 @@ def validate(
     return ValidRequest(
         kind=kind,
         model=body.model,
-        prompt=_chat_prompt(body) if isinstance(body, ChatBody) else _completion_prompt(body, limits),
+        prompt=chat_prompt(body.messages) if isinstance(body, ChatBody) else _completion_prompt(body, limits),
         params=replace(_params(body, limits, draw_seed), **_search(body, choices, limits)),
         stops=_stops(body.stop),
         choices=choices,
@@ -116,13 +118,14 @@ def _stream_options(body: Body, stream: bool) -> tuple[bool, bool]:
     return include, include and bool(options.continuous_usage_stats)
 
 
-def _chat_prompt(body: ChatBody) -> Prompt:
-    if len(body.messages) > MAX_MESSAGES:
+def chat_prompt(chat: Sequence[schemas.Message]) -> Prompt:
+    """Raises InvalidRequest."""
+    if len(chat) > MAX_MESSAGES:
         raise InvalidRequest(f"at most {MAX_MESSAGES} messages are allowed", param="messages")
-    for index, message in enumerate(body.messages):
+    for index, message in enumerate(chat):
         if not schemas.is_neutral(message.tool_calls, ([],)):
             raise InvalidRequest(f"messages[{index}].tool_calls is not supported", param="messages")
-    messages = plain_messages([_message(message) for message in body.messages])
+    messages = plain_messages([_message(message) for message in chat])
     return Prompt(messages_json=msgspec.json.encode(messages), kind="chat")
 
 
@@ -150,10 +153,11 @@ def _completion_prompt(body: CompletionBody, limits: Limits) -> Prompt:
             " must hold it and at least one more",
             param="prompt",
         )
-    return Prompt(ids=_token_ids("prompt", prompt, limits), kind="ids")
+    return Prompt(ids=token_ids("prompt", prompt, limits), kind="ids")
 
 
-def _token_ids(name: str, ids: Sequence[object], limits: Limits) -> tuple[int, ...]:
+def token_ids(name: str, ids: Sequence[object], limits: Limits) -> tuple[int, ...]:
+    """Raises InvalidRequest for what is not in the vocabulary."""
     checked = []
     for index, token_id in enumerate(ids):
         if not isinstance(token_id, int) or not 0 <= token_id < limits.vocab_size:
@@ -188,21 +192,19 @@ def _params(body: Body, limits: Limits, draw_seed: Callable[[], int]) -> Samplin
         max_tokens=max_tokens,
         min_tokens=min_tokens,
         ignore_eos=bool(body.ignore_eos),
-        stop_token_ids=_token_ids("stop_token_ids", stop_token_ids, limits),
+        stop_token_ids=token_ids("stop_token_ids", stop_token_ids, limits),
     )
 
 
 def _search(body: Body, choices: int, limits: Limits) -> dict[str, Any]:
     """The parameters of a beam search. Its answers are known only when it is over, and their text is not cut."""
     if not body.use_beam_search:
-        has_penalty = body.length_penalty not in (None, 1)
-        asked = {"beam_width": body.beam_width is not None, "length_penalty": has_penalty}
-        for name, is_asked in (asked | {"early_stopping": bool(body.early_stopping)}).items():
-            if is_asked:
+        for name, neutral in SEARCH_FIELDS.items():
+            if getattr(body, name) not in (None, neutral):
                 raise InvalidRequest(f"{name} needs use_beam_search: true", param=name)
         return {}
-    for name, is_asked in (("stream", bool(body.stream)), ("stop", bool(body.stop))):
-        if is_asked:
+    for name in ("stream", "stop"):
+        if getattr(body, name):
             raise InvalidRequest(f"{name} is not supported with use_beam_search", param=name)
     return {
         "beam_width": _integer("beam_width", body.beam_width, choices, choices, limits.max_choices),

@@ -36,7 +36,7 @@ async def main() -> None:
     links = Links(loop.post)
     async with (  # opened top to bottom, closed bottom to top
         stop_signal() as stop,
-        telemetry(SERVICE, config.instance, config.otlp_endpoint),
+        telemetry(SERVICE, config.instance, config.otlp_endpoint) as export,
         open_ring(config.trace_dir, SERVICE, config.instance) as ring,
         Bus.connect(config.nats_url, service=SERVICE, user=user, password=password) as bus,
         PrefixIndex.connect(
@@ -51,7 +51,7 @@ async def main() -> None:
         reign = await unless(stop, begin)
         if reign is not None:
             seat.state = reign.state
-            reign.metrics.registry.register(TraceLosses(SERVICE, config.instance, ring))
+            reign.metrics.registry.register(TraceLosses(SERVICE, config.instance, ring, export))
             await serve_metrics(bus, reign.metrics.registry)
             await reign.run(until=stop)
     get_logger(SERVICE).info("stopped")

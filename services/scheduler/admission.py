@@ -17,6 +17,7 @@ from services.scheduler import (
     recovery,
     residence,
     roll_call,
+    shedding,
     tables,
 )
 from services.scheduler.choice import Choice, Phase
@@ -30,6 +31,8 @@ from services.scheduler.victim import give_way
 def admit(state: State, now_s: float) -> None:
     """Admit until somebody must wait for something other than a prefix."""
     while (choice := state.queue.head()) is not None:
+        if shedding.shed(state, choice, now_s):
+            continue
         reason = _admit(state, choice, now_s)
         if reason is Reason.NO_BLOCKS and _find_room(state, choice):
             continue

@@ -1,7 +1,9 @@
 """Events about requests and their gateways."""
 
+import heapq
+
 from libs.contracts.messages import Alive
-from services.scheduler import lifecycle, recovery
+from services.scheduler import lifecycle, recovery, shedding
 from services.scheduler.events import Answered, Arrived, Logged
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -9,7 +11,11 @@ from services.scheduler.state import State
 
 def arrived(state: State, event: Arrived, now_s: float) -> None:
     group = lifecycle.arrive(state, event.sequence, event.traceparent, now_s)
-    if group is not None and group.is_open and event.is_older:
+    if group is None:
+        return
+    if group.sequence.is_timed:
+        heapq.heappush(state.deadlines, (shedding.latest_start_s(state, group.leader), group.request_id))
+    if group.is_open and event.is_older:
         recovery.inquire(state, group, now_s)
 
 

@@ -11,13 +11,16 @@ from libs.runtime.ring import Ring
 from services.scheduler import events as core
 from services.scheduler.choice import Noted, Phase
 from services.scheduler.events import Command, Event, KillWorker, Send
+from services.scheduler.reasons import Reason
+from services.scheduler.shedding import least_s
 from services.scheduler.state import State
+from services.scheduler.tables import match
 
 LONGEST_NS = 250_000_000  # a record of plain steps is written after so long
 
 
 class DecisionRecords:
-    """`on_turn` is the Loop's."""
+    """`on_turn` is one of the Loop's."""
 
     def __init__(self, ring: Ring, state: State, to_ns: Callable[[float], int]) -> None:
         """`to_ns` makes a decision's time one of the monotonic clock."""
@@ -64,7 +67,12 @@ class DecisionRecords:
         memory = state.memory
         needs = memory.blocks_for(min(len(choice.ids) + 1, choice.slots)) - len(choice.table) if is_waiting else 0
         total = memory.pool.total_blocks
-        self._ring.put(Decided(choice.request_id, at_ns, reason, older, len(state.running), needs, held, total))
+        left_ms = needs_ms = 0
+        if reason is Reason.SHED:
+            left_ms = round(1000 * (choice.deadline_s - choice.since_s))
+            needs_ms = round(1000 * least_s(state, choice, len(match(memory, choice).blocks)))
+        running = len(state.running)
+        self._ring.put(Decided(choice.request_id, at_ns, reason, older, running, needs, held, total, left_ms, needs_ms))
 
     def _ordered(self, at_ns: int, command: Send, held: int) -> None:
         order = command.message

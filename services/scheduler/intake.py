@@ -1,6 +1,7 @@
 """What comes in over NATS: sequences from the cell's work queue, control requests, gateways' heartbeats."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import aclosing
 from datetime import datetime, timedelta
@@ -13,7 +14,7 @@ from libs.contracts.messages import Alive, CellStatus, ControlMessage, Done, Res
 from libs.runtime.bus import Bus
 from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
-from libs.runtime.tracing import Span, start_span
+from libs.runtime.tracing import Span, is_exported, leaf, monotonic_ns, start_span
 from libs.runtime.work_queue import Work
 from services.scheduler.background import Background
 from services.scheduler.events import AckRequest, Arrived, Asked, Event, Ordered, Reply
@@ -105,6 +106,8 @@ class Intake:
             attributes = {names.REQUEST_ID: sequence.request_id, names.CELL: self._state.policy.cell}
             span = start_span(flow.SCHEDULE, parent=work.traceparent, attributes=attributes)
             self._spans[sequence.request_id] = span
+            if is_exported(span.traceparent):
+                leaf(names.WAIT_SCHEDULER, work.traceparent, monotonic_ns(work.stored_at), time.monotonic_ns())
             is_older = work.stored_at < self._begun_at + CLOCKS_DIFFER
             self._post(Arrived(sequence, span.traceparent, is_older))
         else:

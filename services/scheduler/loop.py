@@ -47,16 +47,12 @@ class Clock:
         self._offset_s -= seconds
 
 
-def _unheard(now_s: float, events: tuple[Event, ...], commands: list[Command], journal: list[Noted]) -> None:
-    """Nobody writes down what is decided."""
-
-
 class Loop:
     """Events may be posted before `run`; they wait for it."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.on_turn: OnTurn = _unheard
+        self.on_turn: list[OnTurn] = []  # who writes down what is decided
         self._events: list[Event] = []
         self._wake = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
@@ -92,7 +88,8 @@ class Loop:
         commands = turn(state, events, now_s)
         journal = state.take_journal()
         log.decided(commands, journal)
-        self.on_turn(now_s, events, commands, journal)
+        for tell in self.on_turn:
+            tell(now_s, events, commands, journal)
         if commands:
             failpoint("scheduler.decided")
         for command in commands:

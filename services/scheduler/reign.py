@@ -38,6 +38,7 @@ from services.scheduler.register import Register
 from services.scheduler.rpc import Links
 from services.scheduler.standby import Standby
 from services.scheduler.state import State
+from services.scheduler.wait_spans import WaitSpans
 
 
 class Reign:
@@ -68,8 +69,9 @@ class Reign:
         claim = Register.claim(bus, config, port) if standby is None else Register.lead(bus, config, port, standby)
         register = await claim
         reign = cls(config, register, State(config.policy, register.term), loop, standby)
+        loop.on_turn.append(WaitSpans(loop.clock.monotonic_ns).on_turn)
         if ring.is_on:
-            loop.on_turn = DecisionRecords(ring, reign.state, loop.clock.monotonic_ns).on_turn
+            loop.on_turn.append(DecisionRecords(ring, reign.state, loop.clock.monotonic_ns).on_turn)
         await reign._open(bus, index, links)
         return reign
 

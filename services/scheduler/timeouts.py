@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from libs.contracts import flow
 from libs.contracts.errors import DeadlineExceeded
-from services.scheduler import lifecycle, liveness, opening, recovery, roll_call
+from services.scheduler import lifecycle, liveness, opening, recovery, roll_call, shedding
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
 
@@ -62,6 +62,10 @@ def _end_late_requests(state: State, now_s: float) -> None:
         if state.cancelled.get(request_id, now_s + 1) <= now_s:
             del state.cancelled[request_id]
         group = state.requests.get(request_id)
-        if group is not None and group.deadline_s <= now_s and not group.is_failed:
+        if group is None or group.is_failed:
+            continue
+        if group.deadline_s <= now_s:
             error = DeadlineExceeded("the request's deadline has passed")
             lifecycle.fail(state, group.leader, error, now_s, reason=Reason.DEADLINE)
+        else:
+            shedding.shed(state, group.leader, now_s)

@@ -2,6 +2,7 @@
 
 import os
 
+from libs.contracts import flow
 from libs.contracts.messages import ServiceStatus
 from libs.runtime import failpoints
 from libs.runtime.bus import Bus
@@ -20,6 +21,7 @@ from services.tokenizer.config import Config
 from services.tokenizer.encode import Encoder
 from services.tokenizer.loop import Tokenizing
 from services.tokenizer.prepare import Preparing, Threads
+from services.tokenizer.query import Queries
 
 SERVICE = "tokenizer"
 
@@ -34,15 +36,18 @@ async def main() -> None:
     redis_password = config.redis_password.get_secret_value()
     async with (  # opened top to bottom, closed bottom to top
         stop_signal() as stop,
-        telemetry(SERVICE, config.instance, config.otlp_endpoint),
+        telemetry(SERVICE, config.instance, config.otlp_endpoint) as export,
         open_ring(config.trace_dir, SERVICE, config.instance) as ring,
         Bus.connect(config.nats_url, service=SERVICE, user=user, password=password) as bus,
         PrefixIndex.connect(config.redis_url, user=config.redis_user, password=redis_password) as index,
     ):
         with Threads(config.threads) as threads:
             preparing = Preparing(encoder, await bus.cells(), index, threads)
+            await bus.serve(
+                flow.tokenize_subject(config.model), Queries(preparing).answer, queue=flow.TOKENIZERS_CONSUMER
+            )
             await serve_status(bus, lambda: status(config.instance, preparing))
-            await serve_metrics(bus, process_metrics(SERVICE, config.instance, ring))
+            await serve_metrics(bus, process_metrics(SERVICE, config.instance, ring, export))
             await Tokenizing(bus, preparing, ring).run(until=stop, drain_s=config.drain_s)
     get_logger(SERVICE).info("stopped")
 

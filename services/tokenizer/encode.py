@@ -8,7 +8,7 @@ from datetime import datetime
 
 from libs.contracts import block_hash
 from libs.contracts.errors import ContextTooLong, InvalidRequest, ModelNotFound
-from libs.contracts.messages import CellRecord, Request, Sequence
+from libs.contracts.messages import CellRecord, Prompt, Request, Sequence, TokenizeQuery
 from libs.text.chat import encode_chat
 from libs.text.template import ChatTemplate
 from libs.text.tokenizer import Tokenizer
@@ -35,11 +35,18 @@ def encode_prompt(
     """
     if request.model != encoder.model:
         raise ModelNotFound(f"the model {request.model!r} is not served here", param="model")
-    ids = _ids(encoder, request, now, on_rendered)
+    ids = _ids(encoder, request.prompt, now, on_rendered)
     if not ids:
-        raise InvalidRequest("the prompt has no tokens", param=_param(request))
+        raise InvalidRequest("the prompt has no tokens", param=_param(request.prompt))
     check_length(request, len(ids), encoder.max_model_len - 1)
     return tuple(ids)
+
+
+def answer_query(encoder: Encoder, query: TokenizeQuery, now: datetime) -> tuple[int, ...]:
+    """The ids that a request with this prompt would have. Raises as encode_prompt does, but for empty or long ones."""
+    if query.model != encoder.model:
+        raise ModelNotFound(f"the model {query.model!r} is not served here", param="model")
+    return tuple(_ids(encoder, query.prompt, now, lambda: None, add_special_tokens=query.add_special_tokens))
 
 
 def check_length(request: Request, prompt_tokens: int, limit_tokens: int) -> None:
@@ -47,7 +54,7 @@ def check_length(request: Request, prompt_tokens: int, limit_tokens: int) -> Non
     if prompt_tokens > limit_tokens:
         raise ContextTooLong(
             f"the prompt has {prompt_tokens} tokens, at most {limit_tokens} fit with one token of answer",
-            param=_param(request),
+            param=_param(request.prompt),
         )
 
 
@@ -87,21 +94,24 @@ def to_sequence(encoder: Encoder, request: Request, ids: tuple[int, ...], hashes
     )
 
 
-def _ids(encoder: Encoder, request: Request, now: datetime, on_rendered: Callable[[], None]) -> SequenceOf[int]:
-    prompt, tokenizer = request.prompt, encoder.tokenizer
+def _ids(
+    encoder: Encoder, prompt: Prompt, now: datetime, on_rendered: Callable[[], None], *, add_special_tokens: bool = True
+) -> SequenceOf[int]:
+    """`add_special_tokens` is of raw text: a chat's template writes what a chat needs."""
+    tokenizer = encoder.tokenizer
     match prompt.kind:
         case "ids":
             if any(not 0 <= token_id < tokenizer.vocab_size for token_id in prompt.ids):
                 raise InvalidRequest(f"token ids must be below {tokenizer.vocab_size}", param="prompt")
             return prompt.ids
         case "text":
-            _check_size(encoder, request, len(prompt.text))
-            return tokenizer.encode(prompt.text, add_special_tokens=True) if prompt.text else ()
+            _check_size(encoder, prompt, len(prompt.text))
+            return tokenizer.encode(prompt.text, add_special_tokens=add_special_tokens) if prompt.text else ()
         case "chat":
             if encoder.template is None:
                 raise InvalidRequest("this model has no chat template", param="messages")
             messages = _messages(prompt.messages_json)
-            _check_size(encoder, request, sum(len(text) for text in _texts(messages)))
+            _check_size(encoder, prompt, sum(len(text) for text in _texts(messages)))
             return encode_chat(tokenizer, encoder.template, messages, now=now, on_rendered=on_rendered)
         case kind:
             raise InvalidRequest(f"unknown kind of prompt: {kind!r}", param="prompt")
@@ -117,17 +127,17 @@ def _messages(messages_json: bytes) -> list[dict[str, object]]:
     return messages
 
 
-def _param(request: Request) -> str:
-    return "messages" if request.prompt.kind == "chat" else "prompt"
+def _param(prompt: Prompt) -> str:
+    return "messages" if prompt.kind == "chat" else "prompt"
 
 
-def _check_size(encoder: Encoder, request: Request, chars: int) -> None:
+def _check_size(encoder: Encoder, prompt: Prompt, chars: int) -> None:
     """Refuse what cannot fit however well it encodes, before a second is spent on it: each token is only so long."""
     least_tokens = chars // encoder.tokenizer.longest_token_bytes
     if least_tokens >= encoder.max_model_len:
         raise ContextTooLong(
             f"the prompt of {chars} characters has at least {least_tokens} tokens, the context {encoder.max_model_len}",
-            param=_param(request),
+            param=_param(prompt),
         )
 
 

@@ -19,8 +19,9 @@ from libs.runtime.bus import Bus
 from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from libs.runtime.ring import OFF, Ring
-from libs.runtime.tracing import Attribute, start_span
+from libs.runtime.tracing import Attribute, is_exported, leaf, monotonic_ns, start_span
 from libs.runtime.work_queue import Work
+from libs.timeline.phases import tokenizer_phases
 from services.tokenizer import intake
 from services.tokenizer.intake import Unconfirmed
 from services.tokenizer.prepare import Prepared, Preparing
@@ -109,6 +110,7 @@ class Tokenizing:
                 record.prompt_tokens, record.known_tokens = len(prepared.sequence.ids), prepared.known_tokens
                 record.cell = prepared.cell
                 self._ring.put(record)
+                _export(record, work, span.traceparent)
         except Unconfirmed:
             raise
         except HeadraceError as error:
@@ -137,6 +139,15 @@ class Tokenizing:
         with suppress(Unconfirmed):  # its deadline ends it
             rejected = Rejected(request.request_id, request.epoch, WireError.of(error))
             await intake.tell_gateway(self._bus, request, rejected, traceparent)
+
+
+def _export(record: Tokenized, work: Work, traceparent: str) -> None:
+    """The phases as spans below the request's own here."""
+    if not is_exported(traceparent):
+        return
+    leaf(names.WAIT_TOKENIZER, work.traceparent, monotonic_ns(work.stored_at), record.pulled_ns)
+    for phase in tokenizer_phases(record):
+        leaf(phase.name, traceparent, phase.start_ns, phase.end_ns)
 
 
 def _attributes(prepared: Prepared) -> dict[str, Attribute]:

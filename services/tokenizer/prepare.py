@@ -6,16 +6,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from libs.contracts.errors import DeadlineExceeded, Unavailable
-from libs.contracts.messages import CellRecord, Request, Sequence
+from libs.contracts.messages import CellRecord, Request, Sequence, TokenizeQuery
 from libs.contracts.trace_records import Tokenized
 from libs.runtime.cells import CellDirectory
 from libs.runtime.prefix_index import PrefixIndex
 from services.tokenizer.choose import choose_cell, fitting_cells, largest_prompt_tokens, open_cells
-from services.tokenizer.encode import Encoder, check_length, encode_prompt, prefix_hashes, to_sequence
+from services.tokenizer.encode import Encoder, answer_query, check_length, encode_prompt, prefix_hashes, to_sequence
 
 T = TypeVar("T")
 
@@ -82,6 +82,11 @@ class Preparing:
         record.looked_up_ns = time.monotonic_ns()
         known_tokens = known_blocks.get(chosen.cell, 0) * chosen.block_tokens
         return Prepared(to_sequence(encoder, request, ids, hashes), chosen.cell, chosen.term, known_tokens)
+
+    async def tokenize(self, query: TokenizeQuery) -> tuple[int, ...]:
+        """Beside long prompts, so that asking holds up no short one. Raises the typed error that is to be told."""
+        encoder, now = self.encoder, datetime.now(UTC)
+        return await self._threads.run(LONG_PROMPT_BYTES + 1, lambda: answer_query(encoder, query, now))
 
     async def _serving(self) -> tuple[CellRecord, ...]:
         """The open cells. One whose scheduler has just begun its term is waited for."""

@@ -5,8 +5,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from tests.e2e.client import complete
+from tests.e2e.client import complete, until
 from tests.e2e.conftest import Stack
+from tests.unit.exposition import complaints
 
 pytestmark = pytest.mark.e2e
 
@@ -76,11 +77,26 @@ async def test_every_known_name_is_there_and_moves(hybrid: Stack) -> None:
     assert moved["request_queue_time_seconds_count"] == moved["request_prefill_time_seconds_count"] == 2
 
 
+async def test_what_is_told_is_clean_and_comes_from_every_service(hybrid: Stack) -> None:
+    """Nothing that a scraper would refuse; each process says what its traces lost."""
+    services = ("gateway", "tokenizer", "scheduler", "prefill_worker", "decode_worker")
+
+    def told() -> dict[str, float]:
+        text = httpx.get(hybrid.base_url.removesuffix("/v1") + "/metrics").text
+        assert complaints(text, openmetrics=False) == []
+        lost = [family for family in parse_text(text) if family.name == "headrace:trace_records_dropped"]
+        return {sample.labels["service"]: sample.value for family in lost for sample in family.samples}
+
+    await until(lambda: told() == dict.fromkeys(services, 0), within_s=10, what="an answer of each")
+
+
 async def test_openmetrics_are_answered_to_those_who_ask(hybrid: Stack) -> None:
     """Strictly parsed; only that format can carry exemplars, which lead from a bucket to a trace."""
     await ask(hybrid, 2)
     answer = httpx.get(hybrid.base_url.removesuffix("/v1") + "/metrics", headers=OPENMETRICS)
 
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert complaints(answer.text, openmetrics=True) == []
+    assert "trace_id" in answer.text
     families = {family.name for family in parse_openmetrics(answer.text)}  # type: ignore[no-untyped-call]
     assert {"vllm:time_to_first_token_seconds", "vllm:kv_cache_usage_perc"} <= families

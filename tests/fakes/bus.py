@@ -77,7 +77,7 @@ class FakeBus:
         self._handlers[subject] = handler
         return FakeSubscription(lambda: self._handlers.pop(subject, None))
 
-    async def serve(self, subject: str, handler: Responder) -> FakeSubscription:
+    async def serve(self, subject: str, handler: Responder, *, queue: str = "") -> FakeSubscription:
         self._responders[subject] = handler
         return FakeSubscription(lambda: self._responders.pop(subject, None))
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -18,12 +18,14 @@ class SeenSpan:
     parent_id: bytes
     start_ns: int
     end_ns: int
+    links: tuple[bytes, ...] = ()  # span ids
 
 
 @dataclass(slots=True)
 class Collector:
     endpoint: str
     spans: list[SeenSpan] = field(default_factory=list)
+    stalled: Event = field(default_factory=Event)  # while set, what is sent to it is never answered
 
     def add(self, payload: bytes) -> None:
         request = ExportTraceServiceRequest.FromString(payload)
@@ -33,7 +35,7 @@ class Collector:
                 self.spans += [
                     SeenSpan(
                         names["service.name"], s.name, s.trace_id, s.span_id, s.parent_span_id,
-                        s.start_time_unix_nano, s.end_time_unix_nano,
+                        s.start_time_unix_nano, s.end_time_unix_nano, tuple(link.span_id for link in s.links),
                     )
                     for s in scope.spans
                 ]  # fmt: skip
@@ -50,7 +52,12 @@ def collector() -> Iterator[Collector]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            seen.add(self.rfile.read(int(self.headers["content-length"])))
+            payload = self.rfile.read(int(self.headers["content-length"]))
+            while seen.stalled.is_set():
+                over.wait(0.05)
+                if over.is_set():
+                    return
+            seen.add(payload)
             self.send_response(200)
             self.send_header("content-length", "0")
             self.end_headers()
@@ -58,6 +65,7 @@ def collector() -> Iterator[Collector]:
         def log_message(self, format: str, *args: object) -> None:
             """Quiet."""
 
+    over = Event()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     seen = Collector(f"http://127.0.0.1:{server.server_port}")
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
@@ -65,6 +73,7 @@ def collector() -> Iterator[Collector]:
     try:
         yield seen
     finally:
+        over.set()
         server.shutdown()
         thread.join()
         server.server_close()

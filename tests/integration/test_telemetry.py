@@ -88,7 +88,7 @@ async def test_a_collector_that_never_answers_holds_nobody_up() -> None:
 
         await run_program(f"http://127.0.0.1:{silent.getsockname()[1]}", 10_000)
 
-    assert time.monotonic() - started_s < 10
+    assert time.monotonic() - started_s < 6
 
 
 async def test_without_an_endpoint_the_parents_context_goes_on() -> None:

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from libs.contracts import codec, flow
 from libs.contracts.errors import Unavailable
-from libs.contracts.messages import Gone, Incarnations, Kill, Request
+from libs.contracts.messages import Gone, Incarnations, Kill, Request, Resident
 from libs.contracts.messages import Sequence as WireSequence
 from libs.contracts.trace_records import Tokenized
 from libs.runtime.prefix_index import PrefixIndex
@@ -129,6 +129,12 @@ class Gateway(Process):
             self.hub.abandon(self.streams[request_id], ClientGone())
 
         self.call(lambda: self.loop.create_task(handle()))
+
+    def listens_to(self, resident: Resident) -> bool:
+        """Whether it takes anything of this attempt, or of one that is to fork from it."""
+        stream = self.hub._streams.get(resident.request_id)
+        attempts = [(resident.choice, resident.epoch), *((fork.choice, fork.epoch) for fork in resident.forks)]
+        return stream is not None and any(stream.choices[choice].epoch <= epoch for choice, epoch in attempts)
 
     async def _serve(self) -> None:
         async with self.hub.running(), listening(self._client.as_bus(), self.name, self.hub):

@@ -14,6 +14,7 @@ from libs.engine.rows import Sampled, StepRow
 from libs.engine.worker.boundary import Boundary, Order, Word
 from libs.engine.worker.config import WorkerConfig
 from libs.engine.worker.held import Held
+from libs.engine.worker.laps import Laps
 from libs.engine.worker.link_client import CellLeader, SchedulerLink
 from libs.engine.worker.reporter import Reporter
 from libs.engine.worker.residences import Residences
@@ -65,7 +66,7 @@ class Worker(Process):
             block_tokens=pool.block_tokens,
             fill_counts=pool.fill_counts_N,
         )
-        self._boundary = Boundary(self.residents, self, pool, self._post, lambda: self._begun_ns, tier)
+        self._boundary = Boundary(self.residents, self, pool, self._post, Laps(lambda: self._begun_ns), tier)
 
     def attach(self, dial: Dial) -> None:
         self.start(self._serve(dial))

@@ -263,15 +263,8 @@ class World:
         """Given up by the only leader there is, and taken back at its gateway."""
         states = [scheduler.state for scheduler in self.schedulers if scheduler.state is not None]
         book = states[0].workers.get(worker.incarnation) if len(self.schedulers) == len(states) == 1 else None
-        if book is None or not book.is_lost:
-            return False
-        streams = [gateway.hub._streams.get(held.resident.request_id) for gateway in self.gateways]
-        resident = held.resident
-        attempts = [(resident.choice, resident.epoch), *((fork.choice, fork.epoch) for fork in resident.forks)]
-        return all(
-            stream is None or all(stream.choices[choice].epoch > epoch for choice, epoch in attempts)
-            for stream in streams
-        )
+        is_lost = book is not None and book.is_lost
+        return is_lost and not any(gateway.listens_to(held.resident) for gateway in self.gateways)
 
     def _number(self) -> int:
         self._births += 1

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from libs.contracts.trace_records import Served
 from libs.runtime.metrics import expose, join, process_metrics
 from libs.runtime.ring import Ring
+from libs.runtime.telemetry import Export
 from services.scheduler.events import Started
 from services.scheduler.metrics import Metrics as SchedulerMetrics
 from tests.unit.exposition import complaints
@@ -41,7 +42,10 @@ async def texts(*, openmetrics: bool) -> tuple[list[str], str]:
         registries = [
             gateway.service.metrics.registry,
             scheduled().registry,
-            *(process_metrics(name, f"{name}-0", Ring()) for name in ("tokenizer", "decode_worker", "prefill_worker")),
+            *(
+                process_metrics(name, f"{name}-0", Ring(), Export())
+                for name in ("tokenizer", "decode_worker", "prefill_worker")
+            ),
         ]
         return [expose(registry, openmetrics=openmetrics) for registry in registries], served.trace_id
 

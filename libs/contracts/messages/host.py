@@ -69,5 +69,33 @@ class ServiceStatus:
     cells: tuple[CellStatus, ...] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class ProfileQuery:
+    """supervisor → all workers over `profile`: where does the time of your steps go, from now on for so long?"""
+
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """Time of a worker's step thread. The parts of a path, from the outermost in, are parted by semicolons."""
+
+    path: str
+    lap_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerProfile:
+    """A worker's answer, when the time is over. The laps add up to `duration_ns`."""
+
+    worker: str
+    duration_ns: int
+    steps: int
+    batch_tokens: int
+    event_loop_cpu_ns: int  # beside the steps: frames, results, orders
+    process_cpu_ns: int  # of all its threads
+    laps: tuple[Lap, ...]
+
+
 HostMessage = Kill | ListIncarnations
 HostReply = Gone | Incarnations

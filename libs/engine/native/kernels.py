@@ -1,6 +1,8 @@
 """The native kernels of one level with a team of threads: their C functions, with errors as exceptions."""
 
+import ctypes
 import weakref
+from itertools import count, takewhile
 from typing import Protocol
 
 from kernels.native.structs import SOURCES
@@ -21,6 +23,8 @@ class Library(Protocol):
     def hr_step(
         self, context: int, model: int, pool: int, ids: int, tokens: int, rows: int, row_count: int, logits: int, /
     ) -> int: ...
+    def hr_watch(self, context: int, ns: int, /) -> None: ...
+    def hr_op(self, op: int, /) -> bytes | None: ...
     def hr_error(self, code: int, /) -> bytes: ...
 
 
@@ -61,6 +65,20 @@ class Kernels:
                 self._context, model, pool, rows.ids_address, rows.tokens, rows.rows_address, row_count, logits
             )
         )
+
+    def watch(self) -> None:
+        """Count the time of each op from here on."""
+        self._watched = (ctypes.c_int64 * len(self._ops()))()
+        self._library.hr_watch(self._context, ctypes.addressof(self._watched))
+
+    def unwatch(self) -> dict[str, int]:
+        """Wall nanoseconds by op, since `watch`; nothing is counted any more."""
+        self._library.hr_watch(self._context, 0)
+        return dict(zip(self._ops(), self._watched, strict=True))
+
+    def _ops(self) -> list[str]:
+        names = (self._library.hr_op(op) or b"" for op in count())
+        return [name.decode() for name in takewhile(bool, names)]
 
     def _check(self, code: int) -> None:
         if code:

@@ -28,6 +28,5 @@ def open_native(
     model = load_model(kernels, spec.model_path, config, key, spec.packed_dir, progress)
     engine = NativeEngine(kernels, model, pool)
     engine.warm_up()
-    return OpenEngine(
-        engine, pool, class_name(level, spec.dtype, layout.dtype, digest, probe_digest(kernels, spec.dtype))
-    )
+    named = class_name(level, spec.dtype, layout.dtype, digest, probe_digest(kernels, spec.dtype))
+    return OpenEngine(engine, pool, named, op_times=kernels)

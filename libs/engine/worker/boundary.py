@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from libs.contracts.messages import Delta, Hello, Resync, Snapshot
+from libs.engine.worker.laps import ABSORB, COPIES, ORDERS, REPORTS, ROWS, Laps
 from libs.engine.worker.ports import BlockPool, HostTier, StepEngine
 from libs.engine.worker.residents import Residents
 from libs.engine.worker.step_values import Move, Step, StepReport, Taken
@@ -27,7 +28,7 @@ Order = Snapshot | Delta | HelloWanted
 
 
 class Boundary:
-    """`post` is told everything in the order in which it happened; `now_ns` is monotonic."""
+    """`post` is told everything in the order in which it happened; the clock is that of `laps`."""
 
     def __init__(
         self,
@@ -35,11 +36,11 @@ class Boundary:
         engine: StepEngine,
         pool: BlockPool,
         post: Callable[[Word], object],
-        now_ns: Callable[[], int],
+        laps: Laps,
         tier: HostTier | None = None,
     ) -> None:
         self._residents, self._engine, self._pool, self._tier = residents, engine, pool, tier
-        self._post, self._now_ns = post, now_ns
+        self._post, self._laps, self._now_ns = post, laps, laps.now_ns
 
     def receive(self, inbox: Iterable[Order]) -> None:
         """First: what has arrived since the last boundary."""
@@ -48,6 +49,7 @@ class Boundary:
                 self._post(HelloReady(message.session, self._residents.hello()))
             else:
                 self._residents.offer(message)
+        self._laps.lap(ORDERS)
 
     def take(self) -> bool:
         """Then one version with its resets, copies and swaps. False when there was none.
@@ -59,27 +61,39 @@ class Boundary:
             if taken is not None:
                 self._post(taken)
             return taken is not None
+        self._laps.lap(ORDERS)
         for move in taken.outward:
             self._move(move)
+        if taken.outward:
+            self._laps.lap(COPIES)
         if taken.resets:
             self._pool.reset(taken.resets)
         self._post(taken)
+        self._laps.lap(ORDERS)
         for copy in taken.copies:
             self._pool.copy(copy.source, copy.target, copy.tokens)
         for move in taken.inward:
             self._move(move)
+        if taken.copies or taken.inward:
+            self._laps.lap(COPIES)
         return True
 
     def rows(self) -> Step | None:
         """Then the rows that may advance. None when there is nothing to compute or to report."""
-        return self._residents.rows_for_step(self._now_ns())
+        step = self._residents.rows_for_step(self._now_ns())
+        self._laps.lap(ROWS)
+        return step
 
     def step(self, step: Step) -> None:
         """At last the step itself, and its report."""
         started_ns = self._now_ns()
         samples = self._engine.step(step.rows) if step.rows else []
         ended_ns = self._now_ns()
-        self._post(self._residents.absorb(step, samples, started_ns=started_ns, ended_ns=ended_ns))
+        self._laps.step(step.batch_tokens)
+        report = self._residents.absorb(step, samples, started_ns=started_ns, ended_ns=ended_ns)
+        self._laps.lap(ABSORB)
+        self._post(report)
+        self._laps.lap(REPORTS)
 
     def _move(self, move: Move) -> None:
         assert self._tier is not None, "the checks of an order let no swap pass where there is no tier"

@@ -50,6 +50,7 @@ def load(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loaded:
         max_model_len=max_model_len,
         model_digest=model_digest(config.model_dir),
         numerics_class=opened.numerics_class,
+        op_times=opened.op_times,
         tier=None
         if tier_source is None
         else MappedTier.attach(tier_source, opened.pool, bytes_per_s=config.host_bytes_per_s),

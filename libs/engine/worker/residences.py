@@ -11,11 +11,10 @@ from libs.contracts.messages import Resident, RowResult
 from libs.contracts.trace_records import Joined, Left
 from libs.engine.worker.held import ERROR
 from libs.engine.worker.step_records import StepRecords
+from libs.engine.worker.step_spans import Key, StepSpans, key_of
 from libs.engine.worker.step_values import StepReport
 from libs.runtime.ring import OFF, Ring
 from libs.runtime.tracing import Span, start_span, wall_ns
-
-Key = tuple[str, int, int]
 
 
 @dataclass(slots=True)
@@ -31,7 +30,7 @@ class Residence:
 class Residences:
     def __init__(self, span_name: str, ring: Ring = OFF) -> None:
         self._span_name, self._ring = span_name, ring
-        self._steps = StepRecords(ring)
+        self._steps, self._spans = StepRecords(ring), StepSpans()
         self._open: dict[Key, Residence] = {}
 
     def begin(self, added: Iterable[Resident], at_ns: int) -> None:
@@ -39,14 +38,18 @@ class Residences:
         for resident in added:
             span = start_span(self._span_name, parent=resident.traceparent, start_ns=wall_ns(at_ns))
             span.set(request_id=resident.request_id, cached_tokens=resident.cached_tokens)
-            self._open[_key(resident)] = Residence(span, resident.sequence, resident.cursor)
+            self._open[key_of(resident)] = Residence(span, resident.sequence, resident.cursor)
             self._steps.joined(resident)
+            self._spans.joined(resident, span.traceparent)
             self._ring.put(Joined(resident.request_id, resident.epoch, at_ns, resident.cached_tokens))
 
     def note(self, report: StepReport) -> list[str]:
         """Count a step. Per row of the report: the span's context in the first row that a gateway sees, else ""."""
-        if self._ring.is_on:
-            self._steps.note(report, self._committed(report))
+        if self._ring.is_on or self._spans.is_on:
+            committed = self._committed(report)
+            self._spans.note(report, committed)
+            if self._ring.is_on:
+                self._steps.note(report, committed)
         return [
             self._note_row(resident, row, report.result.ended_ns)
             for resident, row in zip(report.residents, report.result.rows, strict=True)
@@ -54,7 +57,7 @@ class Residences:
 
     def end(self, removed: Iterable[Resident], at_ns: int) -> None:
         for resident in removed:
-            self._close(_key(resident), at_ns)
+            self._close(key_of(resident), at_ns)
 
     def _committed(self, report: StepReport) -> tuple[int, ...]:
         """Tokens that each row of the report wrote. What was found at the step's begin, this worker did not write."""
@@ -62,15 +65,15 @@ class Residences:
             return (1,) * len(report.residents)
         for found in report.result.found:
             for resident in report.residents:
-                if resident.sequence == found.sequence and (stay := self._open.get(_key(resident))) is not None:
+                if resident.sequence == found.sequence and (stay := self._open.get(key_of(resident))) is not None:
                     stay.cursor = found.cursor
-        stays = (self._open.get(_key(resident)) for resident in report.residents)
+        stays = (self._open.get(key_of(resident)) for resident in report.residents)
         return tuple(
             0 if stay is None else row.cursor - stay.cursor for stay, row in zip(stays, report.result.rows, strict=True)
         )
 
     def _note_row(self, resident: Resident, row: RowResult, ended_ns: int) -> str:
-        key = _key(resident)
+        key = key_of(resident)
         residence = self._open.get(key)
         if residence is None:
             return ""
@@ -89,11 +92,7 @@ class Residences:
         residence = self._open.pop(key, None)
         if residence is not None:
             self._steps.left(residence.sequence)
+            self._spans.left(key)
             self._ring.put(Left(key[0], key[2], at_ns, residence.tokens, residence.steps))
             residence.span.set(tokens=residence.tokens, steps=residence.steps)
             residence.span.end(wall_ns(at_ns), error=error)
-
-
-def _key(resident: Resident) -> Key:
-    """Handles change with the term; what a resident stands for does not."""
-    return resident.request_id, resident.choice, resident.epoch

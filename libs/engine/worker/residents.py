@@ -61,6 +61,10 @@ class Residents:
         self._copies_done = 0
         self._swapped: list[Swapped] = []
 
+    @property
+    def is_vacant(self) -> bool:
+        return not self._held
+
     def hello(self) -> Hello:
         """Who this worker is and what it holds; orders not yet taken are void from here on, until a Snapshot."""
         self._await_snapshot()

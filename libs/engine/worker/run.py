@@ -65,7 +65,7 @@ async def run_worker(kind: type[C], role: Role, load: Loader | None = None) -> N
     life = Life(config, role)
     async with (
         stop_signal() as stop,
-        telemetry(role.service, config.instance, config.otlp_endpoint),
+        telemetry(role.service, config.instance, config.otlp_endpoint) as export,
         open_ring(config.trace_dir, role.service, config.instance) as ring,
         Bus.connect(
             config.nats_url,
@@ -75,12 +75,13 @@ async def run_worker(kind: type[C], role: Role, load: Loader | None = None) -> N
         ) as bus,
     ):
         await serve_status(bus, life.status)
-        await serve_metrics(bus, process_metrics(role.service, config.instance, ring))
+        await serve_metrics(bus, process_metrics(role.service, config.instance, ring, export))
         loaded = await _load(config, life, stop, load or _load_engine)
         if loaded is not None:
             leader = CellLeader(await bus.cells(), config.model, config.cell)
             mark_pool_use(pool_source(config.pool), config.incarnation)  # whoever is marked is soon to say Hello
             life.worker = Worker(config, role, loaded, bus, leader, ring)
+            await life.worker.profiler.serve(bus)
             await life.worker.run(stop, config.drain_s)
     log.info("stopped")
 

@@ -3,16 +3,20 @@
 import asyncio
 import contextlib
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from libs.contracts.kv_layout import KvLayout
 from libs.contracts.messages import Hello
+from libs.engine.op_times import OpTimes
 from libs.engine.worker.config import WorkerConfig
+from libs.engine.worker.laps import Laps
 from libs.engine.worker.link_client import CellLeader, SchedulerLink
 from libs.engine.worker.order_check import OrderLimits
 from libs.engine.worker.ports import BlockPool, HostTier, StepEngine
+from libs.engine.worker.profiler import Profiler
 from libs.engine.worker.reporter import Reporter
 from libs.engine.worker.residences import Residences
 from libs.engine.worker.residents import Residents
@@ -49,6 +53,7 @@ class Loaded:
     max_model_len: int
     model_digest: str
     numerics_class: str
+    op_times: OpTimes | None = None  # of the engine, where it counts them
     tier: HostTier | None = None
     tier_name: str = ""
 
@@ -70,7 +75,9 @@ class Worker:
             fill_counts=loaded.pool.fill_counts_N,
         )
         post = _poster(asyncio.get_running_loop(), self._posts)
-        self._steps = StepThread(residents, loaded.engine, loaded.pool, post, loaded.tier)
+        laps = Laps(time.monotonic_ns, loaded.op_times)
+        self._steps = StepThread(residents, loaded.engine, loaded.pool, post, laps, loaded.tier)
+        self.profiler = Profiler(identity.worker, self._steps, laps)
         limits = limits_of(loaded)
         token = config.link_token.get_secret_value()
         self.link = SchedulerLink(leader, token=token, limits=limits, to_steps=self._steps.send)

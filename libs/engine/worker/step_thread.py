@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from libs.engine.rows import Sampled, StepRow
 from libs.engine.worker.boundary import Boundary, Order, Word
+from libs.engine.worker.laps import AWAIT_ORDER, IDLE, Laps
 from libs.engine.worker.ports import BlockPool, HostTier, StepEngine
 from libs.engine.worker.residents import Residents
 from libs.runtime.failpoints import failpoint
@@ -35,13 +36,16 @@ class StepThread:
         engine: StepEngine,
         pool: BlockPool,
         post: Callable[[Post], object],
+        laps: Laps | None = None,
         tier: HostTier | None = None,
     ) -> None:
-        self._boundary = Boundary(residents, _Watched(engine), pool, post, time.monotonic_ns, tier)
-        self._post = post
+        self._laps = laps or Laps(time.monotonic_ns)
+        self._boundary = Boundary(residents, _Watched(engine), pool, post, self._laps, tier)
+        self._residents, self._post = residents, post
         self._thread = threading.Thread(target=self._run, name="steps", daemon=True)
         self._wake = threading.Condition()
         self._inbox: list[Order] = []
+        self._calls: list[Callable[[], object]] = []
         self._is_stopping = False
 
     def start(self) -> None:
@@ -51,6 +55,12 @@ class StepThread:
         """Hand over an order, or ask for the Hello; seen at the next step boundary."""
         with self._wake:
             self._inbox.append(message)
+            self._wake.notify()
+
+    def call(self, do: Callable[[], object]) -> None:
+        """Have the thread do something at the next step boundary."""
+        with self._wake:
+            self._calls.append(do)
             self._wake.notify()
 
     def stop(self) -> None:
@@ -75,11 +85,15 @@ class StepThread:
     def _receive(self, may_park: bool) -> bool:
         """Take in the inbox, after waiting for something in it if there is nothing else to do; False at the end."""
         with self._wake:
-            while may_park and not self._inbox and not self._is_stopping:
+            while may_park and not (self._inbox or self._calls or self._is_stopping):
                 self._wake.wait()
+                self._laps.lap(IDLE if self._residents.is_vacant else AWAIT_ORDER)
             if self._is_stopping:
                 return False
             inbox, self._inbox = self._inbox, []
+            calls, self._calls = self._calls, []
+        for do in calls:
+            do()
         self._boundary.receive(inbox)
         return True
 

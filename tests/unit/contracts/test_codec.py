@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from libs.contracts import codec, errors, messages
 from libs.contracts.errors import MalformedMessage
-from libs.contracts.messages import Cancel, FrameRow, Known, SamplingParams, StopAt, TokenFrame
+from libs.contracts.messages import Cancel, FrameRow, GenerateRequest, Known, SamplingParams, StopAt, TokenFrame
 
 VALUES: list[type[Any]] = [
     kind for kind in [*vars(messages).values(), errors.WireError] if isinstance(kind, type) and is_dataclass(kind)
@@ -73,3 +73,11 @@ def test_bytes_that_are_no_message_are_refused(payload: bytes) -> None:
 def test_an_empty_value_is_a_message() -> None:
     """All fields at their defaults encode to no bytes, which is valid."""
     assert codec.decode(Known, b"") == Known(live=False)
+
+
+def test_a_field_that_is_left_out_is_told_from_one_that_is_zero() -> None:
+    """A temperature of 0 is greedy, none is the default."""
+    bare, zero = GenerateRequest("m", prompt=""), GenerateRequest("m", temperature=0.0, ignore_eos=False, top_k=-1)
+
+    assert codec.decode(GenerateRequest, codec.encode(bare)) == bare
+    assert codec.decode(GenerateRequest, codec.encode(zero)) == zero

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import TypeVar
 
 from libs.contracts import codec, flow
 from libs.contracts.errors import WireError
@@ -29,6 +30,9 @@ MODEL, CELL, GATEWAY, TERM = "bytes", "c0", "gateway-1", 3
 EOS = 256
 PROMPT_IDS = (80, 81, 82)
 TRACEPARENT = f"00-{'a' * 32}-{'b' * 16}-01"
+
+
+C = TypeVar("C", bound=ControlMessage)
 
 
 class ByteTokenizer:
@@ -103,7 +107,7 @@ class Backend:
             Known, await self._bus.request(flow.replies_subject(self._gateway), payload, timeout_s=2)
         ).live
 
-    async def told(self, kind: type[ControlMessage]) -> ControlMessage:
+    async def told(self, kind: type[C]) -> C:
         """The next control message, which must be of this kind; questions for tokens are passed over."""
         while isinstance(message := await asyncio.wait_for(self.control.get(), 5), Resend):
             pass

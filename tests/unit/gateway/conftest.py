@@ -18,13 +18,14 @@ from services.gateway.app import create_app
 from services.gateway.auth import Guard
 from services.gateway.crowd import Crowd
 from services.gateway.door import Door
-from services.gateway.generate import Service
 from services.gateway.hub import Hub
 from services.gateway.intake import listening
 from services.gateway.keys import Keys
 from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
+from services.gateway.service import Service
 from services.gateway.terms import Terms
+from services.gateway.tokens import TokenizerClient, Tokens, tokenizer_info
 from services.gateway.validate import Limits
 from tests.fakes.bus import FakeBus
 from tests.unit.gateway.asgi import App, Call
@@ -103,5 +104,8 @@ async def running_gateway(
         async def scrape(openmetrics: bool) -> str:
             return expose(metrics.registry, openmetrics=openmetrics)
 
-        yield Gateway(create_app(service, scrape, keys), service, bus, backend)
+        info = tokenizer_info({"eos_token": "<eos>"}, None, LIMITS)
+        client = TokenizerClient(bus.as_bus(), LIMITS)
+        tokens = Tokens(client, service.tokenizer, info, max_body_bytes=MAX_BODY_BYTES)
+        yield Gateway(create_app(service, scrape, keys, tokens), service, bus, backend)
         await outbox.settle(0)

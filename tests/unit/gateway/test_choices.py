@@ -37,7 +37,7 @@ async def test_whole_and_streamed_tell_each_choice_by_its_index(gateway: Gateway
             await tokens(gateway, request, choice, text[:1], 0, "" if text[1:] else "stop")
         await tokens(gateway, request, 0, b"bcd", 1, "length")
         await tokens(gateway, request, 2, b"y\0", 1, "stop")
-        assert await gateway.backend.told(Delivered) == Delivered(request.request_id, (4, 1, 3), TERM)
+        assert await gateway.backend.told(Delivered) == Delivered(request.request_id, (4, 1, 3), TERM, 1)
         if stream:
             chunks = events(await call.whole())
             usage, told = chunks[-2]["usage"], [c["choices"][0] for c in chunks[:-2]]
@@ -59,9 +59,9 @@ async def test_a_stop_string_ends_its_choice_alone(gateway: Gateway) -> None:
     call = gateway.complete(n=2, stop=["c"], max_tokens=5)
     request = await accepted(gateway)
     await tokens(gateway, request, 1, b"abc", 0)
-    assert await gateway.backend.told(StopAt) == StopAt(request.request_id, 1, 2, TERM)
+    assert await gateway.backend.told(StopAt) == StopAt(request.request_id, 1, 2, TERM, 1)
     await tokens(gateway, request, 0, b"xyzxy", 0, "length")
-    assert await gateway.backend.told(Delivered) == Delivered(request.request_id, (5, 3), TERM)
+    assert await gateway.backend.told(Delivered) == Delivered(request.request_id, (5, 3), TERM, 1)
     assert [choice["text"] for choice in (await call.json())["choices"]] == ["xyzxy", "ab"]
 
 

@@ -7,8 +7,10 @@ import pytest
 
 from libs.contracts.errors import InvalidRequest
 from services.gateway.validate import Kind, validate
+from tests.unit.gateway.asgi import events, text_of
 from tests.unit.gateway.backend import MODEL
 from tests.unit.gateway.conftest import LIMITS, running_gateway
+from tests.unit.gateway.test_generate import play
 from tests.unit.gateway.test_validate import complete
 
 
@@ -60,3 +62,14 @@ async def test_a_timeout_that_has_passed_ends_the_request() -> None:
         error = (await call.json())["error"]
 
     assert (call.status, error["code"]) == (504, "deadline_exceeded")
+
+
+async def test_a_timeout_that_passes_in_a_stream_is_its_last_event() -> None:
+    """What was generated until then has been sent; no [DONE] follows."""
+    async with running_gateway(request_timeout_s=30.0) as gateway:
+        call = gateway.complete(timeout=0.2, stream=True)
+        await play(gateway, call, b"abc", "")
+        *chunks, last = events(await call.whole())
+
+    assert (call.status, text_of(chunks)) == (200, "abc")
+    assert last["error"]["code"] == "deadline_exceeded"

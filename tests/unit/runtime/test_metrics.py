@@ -9,6 +9,7 @@ from libs.contracts.trace_records import Arrived
 from libs.runtime import ring as ring_module
 from libs.runtime.metrics import Alias, expose, join, process_metrics
 from libs.runtime.ring import Ring
+from libs.runtime.telemetry import Export
 
 
 def registry(cell: str) -> CollectorRegistry:
@@ -64,7 +65,7 @@ def test_lost_records_are_told_by_the_process_that_lost_them(monkeypatch: pytest
     """A dashboard sees whose disk is slow."""
     monkeypatch.setattr(ring_module, "MOST_PENDING", 2)
     ring = Ring(lambda: None)
-    registry = process_metrics("tokenizer", "tokenizer-0", ring)
+    registry = process_metrics("tokenizer", "tokenizer-0", ring, Export())
     labels = {"service": "tokenizer", "instance": "tokenizer-0"}
     assert registry.get_sample_value("headrace:trace_records_dropped_total", labels) == 0
 

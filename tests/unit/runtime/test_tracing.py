@@ -1,10 +1,11 @@
 """Trace context is passed on by a process that records nothing itself."""
 
 import time
+from datetime import UTC, datetime
 
 import pytest
 
-from libs.runtime.tracing import start_span, wall_ns
+from libs.runtime.tracing import is_exported, leaf, monotonic_ns, start_span, wall_ns
 
 PARENT = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
 
@@ -33,3 +34,20 @@ def test_a_malformed_parent_is_no_parent(parent: str) -> None:
 def test_a_monotonic_time_becomes_a_wall_time() -> None:
     """The present moment of one clock is that of the other."""
     assert abs(wall_ns(time.monotonic_ns()) - time.time_ns()) < 1_000_000_000
+
+
+@pytest.mark.parametrize(("flags", "expected"), [("00", False), ("01", True), ("02", False), ("03", True)])
+def test_a_sampled_context_is_known_by_its_lowest_flag_alone(flags: str, expected: bool) -> None:
+    """Others say other things; no context at all is not exported."""
+    assert is_exported(PARENT[:-2] + flags) == expected
+    assert not is_exported("")
+
+
+def test_nothing_is_told_below_a_context_that_nobody_exports() -> None:
+    """A leaf costs nothing then."""
+    assert leaf("tokenizer.encode", PARENT[:-1] + "0", 1, 2) == ""
+
+
+def test_a_moment_of_the_wall_clock_is_one_of_the_monotonic_clock() -> None:
+    """The present one of both."""
+    assert abs(monotonic_ns(datetime.now(UTC)) - time.monotonic_ns()) < 1_000_000_000

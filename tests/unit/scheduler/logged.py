@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from io import BytesIO
 from random import Random
+from typing import Any
 
 from libs.contracts.messages import StepResult
 from services.scheduler.choice import Phase
@@ -60,7 +61,10 @@ class LongRun:
             self._requests += 1
             ids = prompt(random.randint(5, 100), random.choice((100, 500)))
             sampling = params(random.randint(1, 60), temperature=1.0)
-            cell.submit(f"r{self._requests}", ids, sampling, choices=random.choice((1, 1, 1, 2, 3)))
+            standing: dict[str, Any] = {"tenant": random.choice("ab"), "priority": random.choice((0, 0, 0, -1))}
+            if random.random() < 0.2:
+                standing |= {"is_timed": True, "deadline_s": random.choice((1.0, 20.0))}
+            cell.submit(f"r{self._requests}", ids, sampling, choices=random.choice((1, 1, 1, 2, 3)), **standing)
         elif drawn < 0.28 and cell.state.requests:
             self.cancelled += 1
             cell.cancel(random.choice(sorted(cell.state.requests)))

@@ -1,0 +1,125 @@
+"""What every door does with a request, whatever its client speaks: let in, check, queue, count how it ended."""
+
+import asyncio
+import hmac
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from libs.contracts.errors import HeadraceError, InvalidRequest
+from libs.runtime.logs import get_logger
+from libs.runtime.ring import OFF, Ring
+from libs.text.detokenize import TokenBytes
+from services.gateway.crowd import Standing
+from services.gateway.door import Door
+from services.gateway.hub import Hub
+from services.gateway.keys import Caller
+from services.gateway.metrics import Metrics
+from services.gateway.observe import ClientTrace, Observer
+from services.gateway.stream import ClientGone, Stream, Ticket
+from services.gateway.validate import Kind, Limits, validate
+
+ID_PREFIX = {Kind.CHAT: "chatcmpl-", Kind.COMPLETION: "cmpl-"}
+
+log = get_logger("gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What all doors work with."""
+
+    gateway: str
+    door: Door
+    hub: Hub
+    metrics: Metrics
+    tokenizer: TokenBytes
+    limits: Limits
+    max_body_bytes: int
+    request_timeout_s: float
+    ring: Ring = OFF
+    sample_key: bytes = b""  # whoever sends it has the trace exported; empty: nobody
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a request comes from; `arrived_s` is on the event loop's clock."""
+
+    caller: Caller
+    arrived_s: float
+    traceparent: str = ""  # the client's own
+    trace_key: bytes = b""
+
+
+def new_request_id(kind: Kind) -> str:
+    return ID_PREFIX[kind] + secrets.token_hex(16)
+
+
+def check_open(service: Service, caller: Caller) -> None:
+    """Whether one more request may come in, before anything of it is read. Raises Unavailable, Crowded."""
+    service.door.check()
+    service.hub.check_room(Standing(caller.tenant, caller.first_priority))
+
+
+def open_stream(
+    service: Service, kind: Kind, payload: bytes, request_id: str, origin: Origin, *, must_stream: bool = False
+) -> Stream:
+    """The request in a JSON body, its bounds kept. Raises InvalidRequest, ModelNotFound, ContextTooLong."""
+    read_ns = time.monotonic_ns()
+    request = validate(kind, payload, service.limits, first_priority=origin.caller.first_priority)
+    if must_stream and not request.stream:
+        raise InvalidRequest("the answer comes in chunks here: send stream: true", param="stream")
+    is_wanted = bool(service.sample_key) and hmac.compare_digest(origin.trace_key, service.sample_key)
+    client = ClientTrace(origin.traceparent, is_wanted)
+    observer = Observer(request_id, request, service.metrics, origin.arrived_s, client, service.ring)
+    is_timed = 0 < request.timeout_s < service.request_timeout_s
+    timeout_s = request.timeout_s if is_timed else service.request_timeout_s
+    ticket = Ticket(
+        request_id=request_id,
+        gateway=service.gateway,
+        deadline_s=origin.arrived_s + timeout_s,
+        deadline_unix_ms=int((time.time() + timeout_s) * 1000),
+        tenant=origin.caller.tenant,
+        is_timed=is_timed,
+    )
+    stream = Stream(ticket, request, service.tokenizer, observer)
+    observer.record.read_ns, observer.record.validated_ns = read_ns, time.monotonic_ns()
+    return stream
+
+
+async def queue(service: Service, stream: Stream) -> None:
+    """Send the request on. Raises Overloaded, Unavailable, Refused."""
+    try:
+        await service.hub.send(stream)
+    except HeadraceError:
+        service.metrics.rejections.inc()
+        raise
+    stream.observer.record.queued_ns = time.monotonic_ns()
+
+
+@asynccontextmanager
+async def accounted(service: Service, stream: Stream) -> AsyncIterator[None]:
+    """The block queues a stream and tells its client. How that ends is counted, and what is left is cancelled."""
+    outcome, code = "error", "internal"
+    try:
+        yield
+        outcome, code = stream.choices[0].reason, ""
+    except (ClientGone, asyncio.CancelledError):
+        outcome, code = "abort", "client_gone"
+        raise
+    except HeadraceError as error:
+        code = error.code
+        raise
+    finally:
+        service.hub.abandon(stream, ClientGone())
+        usage, now_s = stream.usage, asyncio.get_running_loop().time()
+        stream.observer.end(outcome, usage, now_s, error=code)
+        log.info(
+            "request",
+            request_id=stream.request_id,
+            outcome=outcome,
+            code=code,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+        )

@@ -1,0 +1,134 @@
+"""POST /tokenize and /detokenize, GET /tokenizer_info: from text to ids and back, in vLLM's shapes."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from libs.contracts import codec, flow
+from libs.contracts.errors import InvalidRequest, ModelNotFound
+from libs.contracts.messages import NotTokenized, Prompt, TokenizeQuery
+from libs.runtime.bus import Bus
+from libs.text.detokenize import Detokenizer, TokenBytes
+from services.gateway import schemas
+from services.gateway.body import read_body
+from services.gateway.errors_http import Refused
+from services.gateway.validate import Limits, chat_prompt, token_ids
+
+ANSWER_TIMEOUT_S: Final = 10.0  # of a tokenizer, for the longest of prompts
+
+# What vLLM's clients may ask for that this server does not do another way.
+NEUTRAL: Final[Mapping[str, tuple[object, ...]]] = {
+    "add_generation_prompt": (True,),
+    "continue_final_message": (False,),
+    "return_token_strs": (False,),
+    "tools": ([],),
+    "chat_template_kwargs": ({},),
+}
+
+
+class TokenizeBody(msgspec.Struct):
+    """Either a prompt or the messages of a chat."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[schemas.Message] | None = None
+    add_special_tokens: bool | None = None
+    add_generation_prompt: msgspec.Raw = schemas.ABSENT
+    chat_template: msgspec.Raw = schemas.ABSENT
+    chat_template_kwargs: msgspec.Raw = schemas.ABSENT
+    continue_final_message: msgspec.Raw = schemas.ABSENT
+    return_token_strs: msgspec.Raw = schemas.ABSENT
+    tools: msgspec.Raw = schemas.ABSENT
+
+
+class DetokenizeBody(msgspec.Struct):
+    tokens: list[int]
+    model: str | None = None
+
+
+class TokenizerClient:
+    """Asks a tokenizer, which alone turns text into ids: so the ids are those that a request would have."""
+
+    def __init__(self, bus: Bus, limits: Limits) -> None:
+        self._bus = bus
+        self.limits = limits
+
+    async def ids(self, prompt: Prompt, *, add_special_tokens: bool) -> tuple[int, ...]:
+        """Raises what a request with this prompt would fail with; Unavailable when no tokenizer answers."""
+        query = codec.encode(TokenizeQuery(self.limits.model, prompt, add_special_tokens))
+        if len(query) > self._bus.max_payload_bytes:
+            raise Refused("body_too_large", "the prompt is too large to be sent on")
+        subject = flow.tokenize_subject(self.limits.model)
+        answer = await self._bus.request(subject, query, timeout_s=ANSWER_TIMEOUT_S)
+        reply = codec.decode_in("TokenizeReply", answer)
+        if isinstance(reply, NotTokenized):
+            raise reply.error.to_exception()
+        return tuple(reply.ids)
+
+
+def prompt_to_tokenize(prompt: str | None, messages: list[schemas.Message] | None) -> Prompt:
+    """Raises InvalidRequest unless exactly one is there."""
+    if (prompt is None) == (messages is None):
+        raise InvalidRequest("either prompt or messages is needed", param="prompt")
+    return Prompt(text=prompt, kind="text") if prompt is not None else chat_prompt(messages or [])
+
+
+class Tokens:
+    """The three routes. `special_tokens` maps a role such as "eos_token" to its text."""
+
+    def __init__(
+        self, client: TokenizerClient, tokenizer: TokenBytes, info: Mapping[str, object], *, max_body_bytes: int
+    ) -> None:
+        self._client, self._tokenizer, self._info = client, tokenizer, info
+        self._max_body_bytes = max_body_bytes
+
+    async def tokenize(self, request: Request) -> Response:
+        """Raises HeadraceError."""
+        body = schemas.decode(TokenizeBody, await self._body(request))
+        self._check_model(body.model)
+        for name, neutral in (*NEUTRAL.items(), ("chat_template", ())):
+            if not schemas.is_neutral(getattr(body, name), neutral):
+                raise InvalidRequest(f"{name} with this value is not supported", param=name)
+        prompt = prompt_to_tokenize(body.prompt, body.messages)
+        ids = await self._client.ids(prompt, add_special_tokens=body.add_special_tokens is not False)
+        limits = self._client.limits
+        return _json({"count": len(ids), "max_model_len": limits.max_model_len, "tokens": ids, "token_strs": None})
+
+    async def detokenize(self, request: Request) -> Response:
+        """Control tokens are spelled out. Raises HeadraceError."""
+        body = schemas.decode(DetokenizeBody, await self._body(request))
+        self._check_model(body.model)
+        limits = self._client.limits
+        if len(body.tokens) > limits.max_model_len:
+            raise InvalidRequest(f"at most {limits.max_model_len} tokens are allowed", param="tokens")
+        text = Detokenizer(self._tokenizer, skip_special_tokens=False)
+        return _json({"prompt": text.push(token_ids("tokens", body.tokens, limits)) + text.finish()})
+
+    async def info(self, request: Request) -> Response:
+        return _json(self._info)
+
+    def _check_model(self, model: str | None) -> None:
+        if model is not None and model != self._client.limits.model:
+            raise ModelNotFound(f"the model {model[:100]!r} does not exist", param="model")
+
+    async def _body(self, request: Request) -> bytes:
+        return await read_body(request.scope, request.receive, max_bytes=self._max_body_bytes)
+
+
+def tokenizer_info(special_tokens: Mapping[str, str], chat_template: str | None, limits: Limits) -> dict[str, object]:
+    """What a client needs that formats and counts prompts by itself."""
+    roles = {role: special_tokens.get(role) for role in ("bos_token", "eos_token", "pad_token", "unk_token")}
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",  # what reads a tokenizer.json
+        **roles,
+        "model_max_length": limits.max_model_len,
+        "vocab_size": limits.vocab_size,
+        "chat_template": chat_template,
+    }
+
+
+def _json(content: object) -> Response:
+    return Response(msgspec.json.encode(content), media_type="application/json")
