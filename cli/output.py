@@ -58,9 +58,10 @@ def banner(state: "State") -> str:
     url, model = state.base_url, state.model
     header = f"-H 'Content-Type: application/json'{AUTHORIZATION if state.needs_key else ''}"
     key = f'os.environ["{KEY_VARIABLE}"]' if state.needs_key else '"none"'
+    grpc = f"gRPC: {state.grpc_address} (headrace.v1.Inference)\n" if state.grpc_address else ""
     return f"""\
 Headrace serves {model} at {url}
-KV cache: {capacity(state.kv_blocks, state.block_tokens, state.pool_bytes)}
+{grpc}KV cache: {capacity(state.kv_blocks, state.block_tokens, state.pool_bytes)}
 
   curl {url}/chat/completions {header} \\
     -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "{QUESTION}"}}], "temperature": 0}}'

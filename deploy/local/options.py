@@ -52,6 +52,12 @@ class UpOptions:
         """Whether clients have to show one."""
         return bool(self.api_key or self.overrides.get("gateway", {}).get("keys_path"))
 
+    @property
+    def grpc_port(self) -> int:
+        """Where the gateway listens for gRPC; 0: nowhere, or where its log says."""
+        port = self.overrides.get("gateway", {}).get("grpc_port", "")
+        return int(port) if port.isascii() and port.isdigit() else 0
+
     def count(self, service: str) -> int:
         """How many processes of `service` run."""
         counts = {

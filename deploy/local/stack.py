@@ -65,8 +65,17 @@ class Stack:
     @property
     def base_url(self) -> str:
         """Where a client on this machine reaches the API."""
+        return f"http://{self._host}:{self.gateway_port}/v1"
+
+    @property
+    def grpc_address(self) -> str:
+        """Likewise for gRPC; empty where no port is set."""
+        return f"{self._host}:{self.options.grpc_port}" if self.options.grpc_port else ""
+
+    @property
+    def _host(self) -> str:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.options.host, self.options.host)
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.gateway_port}/v1"
+        return f"[{host}]" if ":" in host else host
 
     @property
     def role(self) -> str:

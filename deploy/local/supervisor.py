@@ -149,6 +149,7 @@ class Supervisor:
             born=own.born,
             phase=self._phase,
             base_url=stack.base_url,
+            grpc_address=stack.grpc_address,
             model=stack.options.model,
             needs_key=stack.options.needs_key,
             kv_blocks=stack.blocks,

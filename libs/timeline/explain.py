@@ -137,6 +137,7 @@ WAITS: dict[str, Callable[[Store, Trace, Episode], str]] = {
     "behind_priority": _plainly("behind requests of an earlier priority"),
     "behind_deadline": _plainly("behind a request with an earlier deadline"),
     "behind_share": _plainly("because its tenant had been served more than another one that waited"),
+    "tenant_full": _plainly("because its tenant had all but what is kept for others"),
     "no_blocks": _no_blocks,
     "max_running": _max_running,
     "worker_lost": _worker_lost,

@@ -23,6 +23,8 @@ from services.gateway.intake import listening
 from services.gateway.keys import Keys
 from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
+from services.gateway.rpc import Inference
+from services.gateway.rpc_server import serving_rpc
 from services.gateway.server import serving
 from services.gateway.service import Service
 from services.gateway.terms import Terms
@@ -61,14 +63,16 @@ async def main() -> None:
             return await gather(bus, metrics.registry, openmetrics=openmetrics)
 
         metrics.registry.register(TraceLosses(NAME, config.instance, ring, export))
-        app = create_app(service, scrape, keys, build_tokens(config, files, bus, service))
+        texts = TokenizerClient(bus, service.limits)
+        app = create_app(service, scrape, keys, build_tokens(config, files, texts, service))
+        rpc = serving_rpc(Inference(service, keys, texts).handler, Inference.name, lambda: door.obstacle, config)
 
         def status() -> ServiceStatus:
             obstacle = door.obstacle
             return ServiceStatus(NAME, config.instance, os.getpid(), config.port, not obstacle, obstacle)
 
         bus.on_reconnect(hub.send_again)
-        async with hub.running(), listening(bus, config.instance, hub), serving(app, config):
+        async with hub.running(), listening(bus, config.instance, hub), serving(app, config), rpc:
             await serve_status(bus, status)
             door.open()
             log.info("serving", host=config.host, port=config.port)
@@ -78,9 +82,8 @@ async def main() -> None:
     log.info("stopped")
 
 
-def build_tokens(config: Config, files: ModelFiles, bus: Bus, service: Service) -> Tokens:
+def build_tokens(config: Config, files: ModelFiles, client: TokenizerClient, service: Service) -> Tokens:
     info = tokenizer_info(files.special_tokens, files.chat_template, service.limits)
-    client = TokenizerClient(bus, service.limits)
     return Tokens(client, service.tokenizer, info, max_body_bytes=config.max_body_bytes)
 
 

@@ -13,6 +13,8 @@ MAX_MODEL_LEN_TOKENS = 1 << 24
 class Config(ServiceConfig):
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=1, le=65535)
+    grpc_port: int | None = Field(default=None, ge=0, le=65535)  # the gRPC door; 0 is a free port, none is no door
+    grpc_admin_port: int | None = Field(default=None, ge=0, le=65535)  # the same on loopback, with reflection
     model_dir: Path  # tokenizer.json: the gateway turns ids into text
     model: str = Field(min_length=1)  # the name that clients ask for
     api_key: SecretStr = SecretStr("")  # this or keys_path is needed unless host is loopback

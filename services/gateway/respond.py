@@ -27,16 +27,21 @@ async def respond(stream: Stream, send: Send, headers: Headers) -> None:
     await (_events if stream.request.stream else _object)(stream, send, headers)
 
 
+async def gathered(stream: Stream) -> list[Delta]:
+    """All of each choice, in the order of their indices. Raises what the request failed with."""
+    pieces: dict[int, list[Delta]] = {}
+    async for delta in stream.deltas():
+        pieces.setdefault(delta.index, []).append(delta)
+    return [_joined(deltas) for _, deltas in sorted(pieces.items())]
+
+
 async def _object(stream: Stream, send: Send, headers: Headers) -> None:
-    gathered: dict[int, list[Delta]] = {}
     try:
-        async for delta in stream.deltas():
-            gathered.setdefault(delta.index, []).append(delta)
+        choices = await gathered(stream)
     except HeadraceError as error:
         await reply.error(send, error, headers)
         raise
     stream.observer.told()
-    choices = [_joined(deltas) for _, deltas in sorted(gathered.items())]
     await reply.whole(send, shapes.whole(head_of(stream), choices, stream.usage, stream.prompt_ids), headers=headers)
 
 

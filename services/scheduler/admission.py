@@ -9,6 +9,7 @@ from libs.contracts.errors import ContextTooLong
 from services.scheduler import (
     forking,
     grants,
+    headroom,
     isolation,
     lifecycle,
     opening,
@@ -30,8 +31,9 @@ from services.scheduler.victim import give_way
 
 def admit(state: State, now_s: float) -> None:
     """Admit until somebody must wait for something other than a prefix."""
+    headroom.release(state)
     while (choice := state.queue.head()) is not None:
-        if shedding.shed(state, choice, now_s):
+        if shedding.shed(state, choice, now_s) or headroom.hold(state, choice, now_s):
             continue
         reason = _admit(state, choice, now_s)
         if reason is Reason.NO_BLOCKS and _find_room(state, choice):

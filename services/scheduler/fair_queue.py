@@ -30,6 +30,7 @@ class FairQueue:
         self._by_deadline: list[tuple[float, int, str]] = []  # heap of (due, its head's handle, tenant); some outdated
         self._returning: list[int] = []  # heap of handles
         self._returned: set[int] = set()  # those of them that may be looked at
+        self._held: dict[str, Share] = {}
         self._last: Share | None = None  # whose last one stopped to wait last
 
     def share(self, tenant: str) -> Share:
@@ -47,6 +48,15 @@ class FairQueue:
         self.waiting -= 1
         if not share.waiting:
             self._last = share
+
+    def hold(self, share: Share) -> None:
+        """Its choices are not looked at, until `release`; those that come back are."""
+        share.is_held, self._held[share.tenant] = True, share
+
+    def release(self, share: Share) -> None:
+        share.is_held = False
+        del self._held[share.tenant]
+        self._announce(share)
 
     def put(self, share: Share, handle: int, due_s: float, *, returns: bool) -> None:
         """It may be looked at. `due_s` is infinite without a deadline of its client's."""
@@ -87,12 +97,13 @@ class FairQueue:
 
     def _level(self) -> int:
         """To where a tenant is lifted that comes to wait."""
-        least = self._least_served() or self._last
-        return 0 if least is None else least.served
+        waiting = [share.served for share in self._held.values() if share.waiting]
+        least = self._least_served() or (None if waiting else self._last)
+        return min([*waiting, least.served] if least is not None else waiting, default=0)
 
     def _announce(self, share: Share) -> None:
         head = share.head()
-        if head is None:
+        if head is None or share.is_held:
             return
         due_s, handle = head
         heapq.heappush(self._by_served, (share.served, handle, share.tenant))
@@ -105,7 +116,7 @@ class FairQueue:
             served, handle, tenant = self._by_served[0]
             share = self._shares[tenant]
             head = share.head()
-            if head is None or head[1] != handle:
+            if share.is_held or head is None or head[1] != handle:
                 heapq.heappop(self._by_served)
             elif served < share.served:
                 heapq.heapreplace(self._by_served, (share.served, handle, tenant))
@@ -119,7 +130,7 @@ class FairQueue:
         while self._by_deadline and not found:
             entry = self._by_deadline[0]
             share = self._shares[entry[2]]
-            if share.head() != entry[:2]:
+            if share.is_held or share.head() != entry[:2]:
                 heapq.heappop(self._by_deadline)
             elif share.served - least > self._lead_tokens:
                 ahead.append(heapq.heappop(self._by_deadline))

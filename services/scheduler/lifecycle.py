@@ -24,7 +24,7 @@ def arrive(state: State, sequence: Sequence, traceparent: str, now_s: float) -> 
         state.counts["duplicate_sequence"] += 1
         return None
     if state.cancelled.pop(sequence.request_id, None) is not None:
-        state.commands.append(AckRequest(sequence.request_id, Reason.CANCELLED.value))
+        _settle(state, sequence.request_id, Reason.CANCELLED)
         return None
     search = Search.of(sequence.params)
     wanted = max(1, min(max(sequence.choices, search.width if search else 0), CHOICES_MAX))
@@ -147,7 +147,7 @@ def forget(state: State, group: Group, reason: Reason, now_s: float) -> None:
     gateway.request_ids.remove(group.request_id)
     if not gateway.request_ids:
         del state.gateways[group.gateway]
-    state.commands.append(AckRequest(group.request_id, reason.value))
+    _settle(state, group.request_id, reason)
     _close(state, group, Phase.DROPPED, reason, now_s)
 
 
@@ -167,6 +167,12 @@ def _close(state: State, group: Group, phase: Phase, reason: Reason, now_s: floa
         choice.explain(reason, now_s)
     for choice in closing:
         _withdraw(state, choice)
+
+
+def _settle(state: State, request_id: str, reason: Reason) -> None:
+    state.commands.append(AckRequest(request_id, reason.value))
+    if not state.is_open:
+        state.settled.add(request_id)
 
 
 def _withdraw(state: State, choice: Choice) -> None:

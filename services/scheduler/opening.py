@@ -32,6 +32,7 @@ def open_term(state: State, now_s: float) -> None:
     if now_s < state.open_by_s and any(_is_awaited(state, told) for told in state.inherited):
         return
     state.is_open = True
+    state.settled.clear()
     for told in list(state.inherited):
         choice = _choice(state, told)
         state.counts["unknown_resident"] += choice is None
@@ -73,7 +74,7 @@ def _is_awaited(state: State, told: Told) -> bool:
     choice = _choice(state, told)
     if choice is not None:
         return choice.phase is Phase.ASKING
-    return any(not held.end for held in state.inherited[told].values())
+    return told[0] not in state.settled and any(not held.end for held in state.inherited[told].values())
 
 
 def _adopt(state: State, choice: Choice, now_s: float) -> None:

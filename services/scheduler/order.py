@@ -15,6 +15,8 @@ from services.scheduler.poison import runs_alone
 from services.scheduler.prefix import Awaited
 from services.scheduler.reasons import PLACES, Reason
 
+RELATIVE = PLACES | {Reason.TENANT_FULL}  # reasons that are over when others go or come
+
 Rank = tuple[bool, int, int]
 
 
@@ -51,6 +53,8 @@ class WaitQueue:
         self._classes: dict[int, FairQueue] = {}
         self._listed: list[int] = []  # heap of classes in which somebody may be ready
         self._unlisted: set[int] = set()  # the other classes
+        self._held: dict[tuple[int, str], Choice] = {}  # class and tenant → one of those that are passed over
+        self.tenants: set[str] = set()  # all that ever came
         self._moved: dict[int, Choice] = {}  # came, or had its turn within its tenant come, since they were asked for
         self._front = 0  # the handle that was the head when they were
 
@@ -63,6 +67,7 @@ class WaitQueue:
     def push(self, choice: Choice) -> None:
         fair = self._class_of(choice)
         choice.share = fair.share(choice.sequence.tenant)
+        self.tenants.add(choice.sequence.tenant)
         self._waiting[choice.handle] = self._moved[choice.handle] = choice
         fair.join(choice.share)
         self._put(choice)
@@ -114,6 +119,23 @@ class WaitQueue:
             del self._parked[handle]
             self._put(self._waiting[handle])
 
+    def hold(self, choice: Choice) -> None:
+        """Pass over what its tenant has waiting in its class, but for those who come back."""
+        self._class_of(choice).hold(choice.share)
+        self._held[choice.sequence.priority, choice.sequence.tenant] = choice
+
+    def held(self) -> list[Choice]:
+        """One choice, perhaps gone by now, of each tenant and class that are passed over."""
+        return list(self._held.values())
+
+    def release(self, choice: Choice) -> None:
+        """Look again at what is waiting of its tenant in its class."""
+        del self._held[choice.sequence.priority, choice.sequence.tenant]
+        self._class_of(choice).release(choice.share)
+        self._list(choice.sequence.priority)
+        if choice in self:
+            self._moved[choice.handle] = choice
+
     def take_misplaced(self) -> list[tuple[Choice, Reason]]:
         """Who came to its place in the queue since the last time, or lost the first one, and why it is not the next."""
         head, moved, front = self.head(), self._moved, self._waiting.get(self._front)
@@ -122,14 +144,14 @@ class WaitQueue:
         if front is not None and self._is_behind(front, head):
             overtaken = self._behind(front, head)
             places += [(front, overtaken)] if overtaken is not Reason.BEHIND_OLDER else []
-        return [(choice, place) for choice, place in places if choice is front or choice.reason in PLACES]
+        return [(choice, place) for choice, place in places if choice is front or choice.reason in RELATIVE]
 
     @property
     def parked(self) -> frozenset[int]:
         return frozenset(self._parked)
 
     def _is_behind(self, choice: Choice, head: Choice | None) -> bool:
-        return choice is not head and choice.handle not in self._parked
+        return choice is not head and not choice.share.is_held and choice.handle not in self._parked
 
     def _behind(self, choice: Choice, head: Choice | None) -> Reason:
         """What puts `head` before it."""
@@ -156,11 +178,14 @@ class WaitQueue:
         if runs_alone(choice):
             heapq.heappush(self._suspects, choice.handle)
             return
-        fair, priority = self._class_of(choice), choice.sequence.priority
+        fair = self._class_of(choice)
+        self._list(choice.sequence.priority)
+        fair.put(choice.share, choice.handle, choice.due_s, returns=choice.was_admitted)
+
+    def _list(self, priority: int) -> None:
         if priority in self._unlisted:
             self._unlisted.remove(priority)
             heapq.heappush(self._listed, priority)
-        fair.put(choice.share, choice.handle, choice.due_s, returns=choice.was_admitted)
 
     def _take(self, choice: Choice) -> None:
         follower = self._class_of(choice).take(choice.share, choice.handle)

@@ -10,6 +10,7 @@ class Reason(StrEnum):
     BEHIND_SHARE = "behind_share"  # its tenant was served more than another one that waits
     NO_WORKER = "no_worker"  # no worker of the needed role is ready
     MAX_RUNNING = "max_running"
+    TENANT_FULL = "tenant_full"  # its tenant has all but what is kept for others
     NO_BLOCKS = "no_blocks"
     PENDING_PREFIX = "pending_prefix"  # another request is computing the same prefix
     PREEMPTED_RECOMPUTE = "preempted_recompute"  # its blocks went to an older one; they are computed again
@@ -36,6 +37,7 @@ WAITS = PLACES | frozenset(
     {
         Reason.NO_WORKER,
         Reason.MAX_RUNNING,
+        Reason.TENANT_FULL,
         Reason.NO_BLOCKS,
         Reason.PENDING_PREFIX,
         Reason.PREEMPTED_RECOMPUTE,

@@ -16,6 +16,7 @@ class Share:
     tenant: str
     served: int = 0  # weighted tokens: the virtual counter
     waiting: int = 0
+    is_held: bool = False  # none of them is looked at: it has its part of the cell
     ready: set[int] = field(default_factory=set)  # handles
     turns: list[tuple[float, int]] = field(default_factory=list)  # (due, handle)
 

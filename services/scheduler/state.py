@@ -96,6 +96,7 @@ class State:
         self.asking: dict[int, Choice] = {}  # their gateways are asked for their logs
         self.rolls: dict[str, Roll] = {}  # by host
         self.is_open = False  # what older terms' workers compute is settled
+        self.settled: set[str] = set()  # requests that were done before that: nobody waits to know more of them
         self.is_succession = False  # a worker has obeyed an earlier term
         self.open_by_s: float | None = None  # since the first of them said Hello
         self.inherited: dict[Told, dict[str, HeldSequence]] = {}  # choice → incarnation → what it said of it

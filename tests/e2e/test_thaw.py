@@ -6,6 +6,7 @@ import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,14 +22,19 @@ from tests.chaos.history import History, Operation
 from tests.chaos.lane import FAILPOINT, OPTIONS, Lane
 from tests.e2e.pool_view import PoolView
 from tests.e2e.survival import Request, requests
+from tests.engines import settled
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
 
 SEEN_TOKENS = 4  # of each stream before anything freezes
-SILENT_S = 3.5  # for which the frozen worker tells nobody what it does
-KILL_HELD_S = 6.0
+SILENT_S = 3.0  # for which the frozen worker tells nobody what it does
+KILL_HELD_S = 4.5
 SIDE_BY_SIDE_S = 0.5  # below any liveness limit: the one that took over stands still meanwhile
 WITHIN_S = 20.0
+TOKENS = 160
+
+Answers = tuple[tuple[int, ...], ...]
+Streams = tuple[list[Operation], list["asyncio.Task[None]"]]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -39,17 +45,29 @@ async def lane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lane]:
         **OPTIONS,
         "model_dir": resolve_model(DEFAULT_NAME, cache_root(), lambda done, total: None),
         "worker_package": "services",
-        "kernels": "auto",
+        "kernels": settled("native"),
         "prefill": 0,
         "schedulers": 2,
         "tokenizers": 1,
-        "kv_blocks": 192,
+        "kv_blocks": 256,
+        "packed_dir": str(cache_root() / "packed"),
     }
     async with Lane(folder, "hybrid", options).opened() as running:
         yield running
 
 
-async def test_a_thawed_worker_writes_where_nobody_reads(lane: Lane) -> None:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def answers(lane: Lane) -> Answers:
+    """What each stream of the load gives when nothing happens; as far as the reference library went, its ids."""
+    operations, streams = _begin(lane)
+    await asyncio.gather(*streams)
+    for operation, request in zip(operations, _load(), strict=True):
+        assert operation.outcome == "ok", operation.error
+        assert request.ids and operation.ids[: len(request.ids)] == request.ids
+    return tuple(operation.ids for operation in operations)
+
+
+async def test_a_thawed_worker_writes_where_nobody_reads(lane: Lane, answers: Answers) -> None:
     """The Kill is held back, and it does not read that it is fenced: it steps on beside the one that took over.
 
     Meanwhile that one stands still, so whatever changes in the pool was written by the thawed one: only blocks that
@@ -58,15 +76,14 @@ async def test_a_thawed_worker_writes_where_nobody_reads(lane: Lane) -> None:
     frozen, other = lane.pids("decode_worker")
     [supervisor] = lane.pids("supervisor")
     pool, log = PoolView(supervisor), await _log(lane)
-    load, streams, operations = await _under_way(lane)
+    operations, streams = await _under_way(lane)
     lane.arm(f"{frozen} worker.frame.after=delay:{SILENT_S}", f"{supervisor} host.kill.received=delay:{KILL_HELD_S}")
     await _until(lambda: any(event.get("event") == FAILPOINT for event in lane.new_log_events()))
     lane.signal(frozen, signal.SIGSTOP)
     struck = [len(operation.ids) for operation in operations]
     await _until(lambda: _have_news(operations, struck))
     lane.signal(other, signal.SIGSTOP)
-    before = pool.copy()
-    held = _blocks(log)
+    before, logged = pool.copy(), log.read_bytes()
     lane.signal(frozen, signal.SIGCONT)
     await asyncio.sleep(SIDE_BY_SIDE_S)
     after = pool.copy()
@@ -74,28 +91,28 @@ async def test_a_thawed_worker_writes_where_nobody_reads(lane: Lane) -> None:
     await asyncio.gather(*streams)
     lane.disarm()
 
-    changed = set(pool.changed(before, after))
+    changed, held = set(pool.changed(before, after)), _blocks(logged)
     assert changed, "it stepped on"
     assert changed <= held.freeing, f"{changed - held.freeing} were somebody else's"
-    _check(load, operations)
+    _check(operations, answers)
     await _until(lambda: frozen not in lane.pids("decode_worker"))
 
 
-async def test_with_kill_a_frozen_worker_never_thaws(lane: Lane) -> None:
+async def test_with_kill_a_frozen_worker_never_thaws(lane: Lane, answers: Answers) -> None:
     """Nobody wakes it, and it is gone before its streams end elsewhere."""
     await _ready(lane)
-    load, streams, operations = await _under_way(lane)
+    operations, streams = await _under_way(lane)
     frozen = lane.pids("decode_worker")[0]
     lane.signal(frozen, signal.SIGSTOP)
     await _until(lambda: frozen not in lane.pids("decode_worker"))
     await asyncio.gather(*streams)
-    _check(load, operations)
+    _check(operations, answers)
 
 
-async def test_of_two_schedulers_workers_obey_one(lane: Lane) -> None:
+async def test_of_two_schedulers_workers_obey_one(lane: Lane, answers: Answers) -> None:
     """The leader freezes and thaws under its successor: every version that a worker took since is the successor's."""
     await _ready(lane)
-    load, streams, operations = await _under_way(lane)
+    operations, streams = await _under_way(lane)
     frozen = await _leader(lane)
     lane.signal(frozen, signal.SIGSTOP)
     while await _leader(lane) in (frozen, 0):
@@ -106,7 +123,7 @@ async def test_of_two_schedulers_workers_obey_one(lane: Lane) -> None:
     await asyncio.gather(*streams)
     await _until(lambda: frozen not in lane.pids("scheduler"))
 
-    _check(load, operations)
+    _check(operations, answers)
     begun = _begun(log)
     assert {each.term for each in begun} == {await _term(lane)}
     for incarnation in {each.incarnation for each in begun}:
@@ -114,23 +131,31 @@ async def test_of_two_schedulers_workers_obey_one(lane: Lane) -> None:
         assert all(later == version + 1 for version, later in pairwise(versions)), versions
 
 
-async def _under_way(lane: Lane) -> "tuple[list[Request], list[asyncio.Task[None]], list[Operation]]":
+def _load() -> list[Request]:
+    """Greedy and sampled ones, each of which takes longer than it takes to find a frozen process."""
+    return requests()[::2]
+
+
+def _begin(lane: Lane) -> Streams:
+    history = History("thaw")
+    for each in _load():
+        params = replace(each.params, max_tokens=TOKENS)
+        history.invoke(each.prompt_ids, params, time.monotonic())
+    pairs = zip(history.operations, _load(), strict=True)
+    return history.operations, [asyncio.create_task(lane.perform(operation, each.more)) for operation, each in pairs]
+
+
+async def _under_way(lane: Lane) -> Streams:
     """Streams of which each has some tokens and most are still to come."""
-    load, history = requests(), History("thaw")
-    operations = [history.invoke(each.prompt_ids, each.params, time.monotonic()) for each in load]
-    streams = [
-        asyncio.create_task(lane.perform(operation, each.more))
-        for operation, each in zip(operations, load, strict=True)
-    ]
+    operations, streams = _begin(lane)
     await _until(lambda: all(len(operation.ids) >= SEEN_TOKENS for operation in operations))
-    return load, streams, operations
+    return operations, streams
 
 
-def _check(load: list[Request], operations: list[Operation]) -> None:
-    """The tokens are those of the reference library, which are those of the undisturbed run."""
-    for operation, request in zip(operations, load, strict=True):
+def _check(operations: list[Operation], answers: Answers) -> None:
+    for operation, ids in zip(operations, answers, strict=True):
         assert operation.outcome == "ok", operation.error
-        assert operation.ids == request.ids
+        assert operation.ids == ids
 
 
 def _have_news(operations: list[Operation], struck: list[int]) -> bool:
@@ -138,9 +163,9 @@ def _have_news(operations: list[Operation], struck: list[int]) -> bool:
     return all(len(operation.ids) > count + 1 or operation.endings for operation, count in counts)
 
 
-def _blocks(log: Path) -> BlockPool:
+def _blocks(logged: bytes) -> BlockPool:
     """What the scheduler knows of every block, by the events that it has taken in so far."""
-    state, turns = read_log(log.read_bytes().splitlines(keepends=True))
+    state, turns = read_log(logged.splitlines(keepends=True))
     for taken, _ in turns:
         turn(state, taken.events, taken.now_s)
     return state.memory.pool

@@ -23,7 +23,7 @@ async def main(options: dict[str, Any]) -> None:
         sys.stdout.write(f"ready {state.base_url}\n")
         sys.stdout.flush()
 
-    for name in ("run_dir", "model_dir"):
+    for name in {"run_dir", "model_dir", "packed_dir"} & options.keys():
         options[name] = Path(options[name])
     options = {"worker_package": "tests.fakes.workers", **options}
     await supervise(UpOptions(**options), lambda what, done, of: None, on_ready)

@@ -173,13 +173,16 @@ class Pipeline:
         except TimeoutError:
             raise AssertionError(f"running, waiting, held, freeing, requests, sequences: {left}") from None
 
-    async def ask(self, ids: Sequence[int], max_tokens: int, *, seen: Answer | None = None, **more: object) -> Answer:
+    async def ask(
+        self, ids: Sequence[int], max_tokens: int, *, seen: Answer | None = None, key: str = "", **more: object
+    ) -> Answer:
         """One streamed request to its end, whatever that is; `seen` is filled as it goes on."""
         answer = seen or Answer()
         body = {"model": MODEL, "prompt": list(ids), "max_tokens": max_tokens, "temperature": 0, "stream": True}
         body |= {"ignore_eos": True, "return_token_ids": True, **more}
         try:
-            async with self._client.stream("POST", "/v1/completions", json=body) as response:
+            headers = {"authorization": f"Bearer {key}"} if key else {}
+            async with self._client.stream("POST", "/v1/completions", json=body, headers=headers) as response:
                 answer.status, answer.headers = response.status_code, dict(response.headers)
                 if answer.status != 200:
                     answer.error = json.loads(await response.aread())["error"]

@@ -105,7 +105,7 @@ class FairShare(RuleBasedStateMachine):
     def compare(self) -> None:
         """For each two tenants of a class that have waited since the same moment: how far apart they were served.
 
-        One whose waiting choices are all parked waits for no turn.
+        One whose waiting choices are all parked, or that has its part of the cell, waits for no turn.
         """
         served = self._waiting()
         since: dict[tuple[int, str, str], int] = {}
@@ -121,7 +121,8 @@ class FairShare(RuleBasedStateMachine):
     def _waiting(self) -> Served:
         state = self.cell.state
         waiting = [c for c in state.choices.values() if c in state.queue and c.handle not in state.queue.parked]
-        return {(c.sequence.priority, c.share.tenant): c.share.served for c in waiting if not c.was_admitted}
+        fresh = [choice for choice in waiting if not (choice.was_admitted or choice.share.is_held)]
+        return {(choice.sequence.priority, choice.share.tenant): choice.share.served for choice in fresh}
 
     def teardown(self) -> None:
         """Everybody ends: by its tokens, or by its deadline."""

@@ -44,6 +44,8 @@ SETTINGS = {
     "gateway": {
         "host",
         "port",
+        "grpc_port",
+        "grpc_admin_port",
         "model_dir",
         "model",
         "api_key",

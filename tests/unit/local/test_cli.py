@@ -35,6 +35,12 @@ def test_the_banner_tells_how_many_tokens_fit() -> None:
     assert "3,072 blocks x 16 tokens = 49,152 tokens, 1.1 GiB" in output.banner(STATE)
 
 
+def test_the_banner_tells_where_grpc_is_spoken() -> None:
+    """Nothing where it is not."""
+    assert "gRPC: 127.0.0.1:50051 (headrace.v1.Inference)\n" in output.banner(run_state(grpc_address="127.0.0.1:50051"))
+    assert "gRPC" not in output.banner(STATE)
+
+
 @pytest.mark.parametrize("needs_key", [False, True])
 def test_the_snippet_is_python(needs_key: bool) -> None:
     """It compiles as printed, and takes the key from the environment where one is needed."""

@@ -60,7 +60,7 @@ class LongRun:
         if drawn < 0.25 and len(cell.state.requests) < REQUESTS_OPEN_MAX:
             self._requests += 1
             ids = prompt(random.randint(5, 100), random.choice((100, 500)))
-            sampling = params(random.randint(1, 60), temperature=1.0)
+            sampling = params(random.randint(1, 120), temperature=1.0)
             standing: dict[str, Any] = {"tenant": random.choice("ab"), "priority": random.choice((0, 0, 0, -1))}
             if random.random() < 0.2:
                 standing |= {"is_timed": True, "deadline_s": random.choice((1.0, 20.0))}

@@ -149,6 +149,21 @@ def test_what_nobody_asks_for_any_more_does_not_keep_the_term_shut() -> None:
     assert cell.is_clean
 
 
+@pytest.mark.parametrize("told_first", [True, False])
+def test_what_its_gateway_has_settled_does_not_keep_the_term_shut(told_first: bool) -> None:
+    """A stop string ended it, which its worker does not know: before or after the worker told of it."""
+    cell, worker = succeeded()
+    cell.gateway.held["r"].end = "stop"
+    if told_first:
+        cell.attach(worker)
+    cell.submit("r", PROMPT, SAMPLING, is_older=True)
+    if not told_first:
+        cell.attach(worker)
+    assert cell.acked == ["r"] and cell.state.is_open
+    cell.run()
+    assert cell.is_clean
+
+
 def test_deaths_are_remembered_across_terms() -> None:
     """By the gateway, which the scheduler told."""
     cell, worker = succeeded()

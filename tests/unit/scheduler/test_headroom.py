@@ -1,0 +1,79 @@
+"""A tenant leaves an eighth of places and blocks to others, and takes no more than that away from them."""
+
+from services.scheduler.choice import Phase
+from services.scheduler.reasons import Reason
+from tests.unit.scheduler.cell import Cell, hybrid, params, prompt
+
+PLACES = 16
+
+
+def flooded(cell: Cell, requests: int, tokens: int = 4, answer_tokens: int = 40) -> Cell:
+    """Two tenants have been here, and one sends much."""
+    cell.submit("before", prompt(4), params(1), tenant="quiet")
+    cell.run()
+    cell.deliver("before")
+    for number in range(requests):
+        cell.submit(f"f{number}", prompt(tokens, 20 * number), params(answer_tokens), tenant="flood")
+    return cell
+
+
+def running(cell: Cell, tenant: str) -> int:
+    return sum(choice.sequence.tenant == tenant for choice in cell.state.running.values())
+
+
+def test_a_flood_leaves_places_to_others() -> None:
+    """Who comes then begins at once; the flood goes on when one of its own has ended."""
+    cell = flooded(hybrid(max_running=PLACES, blocks=512), 30)
+
+    assert running(cell, "flood") == 14
+    assert cell.choice("f14").reason is Reason.TENANT_FULL and cell.choice("f15").reason is Reason.BEHIND_OLDER
+    cell.submit("q", prompt(4, 900), params(4), tenant="quiet")
+    assert cell.choice("q").phase is Phase.PREFILLING
+    cell.cancel("f0")
+    cell.run(until=lambda: cell.choice("f14").phase is not Phase.WAITING)
+    assert running(cell, "flood") == 14
+
+
+def test_a_flood_leaves_blocks_to_others() -> None:
+    """However few places it needs for taking them."""
+    cell = flooded(hybrid(max_running=PLACES, blocks=64), 6, tokens=200, answer_tokens=4)
+
+    assert cell.state.memory.pool.free_blocks >= 8 - 1
+    assert cell.choice("f4").reason is Reason.TENANT_FULL
+    cell.submit("q", prompt(40, 900), params(4), tenant="quiet")
+    assert cell.choice("q").phase is Phase.PREFILLING
+
+
+def test_who_never_met_another_tenant_has_everything() -> None:
+    """No place is kept for nobody."""
+    cell = hybrid(max_running=PLACES, blocks=512)
+    for number in range(20):
+        cell.submit(f"f{number}", prompt(4, 20 * number), params(40))
+
+    assert running(cell, "t") == PLACES
+    assert cell.choice("f16").reason is Reason.MAX_RUNNING
+
+
+def test_a_tenant_that_is_passed_over_holds_up_nobody_and_ends_well() -> None:
+    """Another's requests go on while it has its part, and at the end nothing is left of either."""
+    cell = flooded(hybrid(max_running=8, blocks=512), 20)
+    for number in range(20):
+        cell.submit(f"q{number}", prompt(4, 500 + 20 * number), params(4), tenant="quiet")
+        if number == 10:
+            cell.cancel("f9")
+    cell.run()
+    for request_id in list(cell.state.requests):
+        cell.deliver(request_id)
+    cell.run()
+
+    assert cell.is_clean and not cell.state.queue.held()
+
+
+def test_who_comes_to_wait_is_lifted_to_a_tenant_that_is_passed_over() -> None:
+    """It waits as well, if for something else."""
+    cell = flooded(hybrid(max_running=PLACES, blocks=512), 30)
+    served = cell.choice("f20").share.served
+    assert cell.choice("f20").share.is_held and served > 0
+    cell.submit("n", prompt(4, 900), params(4), tenant="new")
+
+    assert cell.choice("n").share.served >= served
