@@ -58,8 +58,6 @@ def inherit(state: State, choice: Choice, now_s: float) -> bool:
     valid = [held for held in told if choice.is_older and held.epoch >= choice.epoch]
     choice.epoch = max([choice.epoch + choice.is_older, *(held.epoch + 1 for held in told)])
     choice.is_older = False
-    if choice.beam is not None:
-        return True  # what was chosen so far is not told: it is chosen again
     held = max(valid, key=lambda held: (held.epoch, len(held.ids)), default=None)
     return held is None or recovery.learn(state, choice, _generated(choice, held), now_s)
 
