@@ -18,18 +18,19 @@ CODE := services libs kernels protos cli deploy bench tests
 up: $(VENV)/runs kernels  ## serve the default model until Ctrl-C
 	@$(BIN)/headrace up $(strip $(ARGS))
 
-test: $(VENV)/tests model kernels  ## all tests
-	$(BIN)/python -m pytest
+test: $(VENV)/tests model kernels  ## all tests, several at once where that disturbs nothing
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto  # hundreds of processes start: none compiles our code again
 
 exactness: $(VENV)/tests model kernels  ## the batch promise on the real model, all of it: bits of ids and logits
 	HR_EXACTNESS=whole $(BIN)/python -m pytest tests/e2e/test_exactness.py --timeout 0
 
 survival: $(VENV)/tests model kernels  ## kill every process three times under the real model; writes docs/survival.md
-	HR_SURVIVAL_MOMENTS=3 HR_HISTORIES=build/survival $(BIN)/python -m pytest -s tests/e2e/test_survival.py --timeout 0
+	HR_SURVIVAL_MOMENTS=3 HR_HISTORIES=build/survival $(BIN)/python -m pytest -s tests/e2e/test_survival.py --whole --timeout 0
 	$(BIN)/python -m tests.chaos.survival build/survival
 
-nightly: $(VENV)/tests kernels  ## what `make test` leaves out; a test timeout would be in its way
+nightly: $(VENV)/tests model kernels  ## what `make test` leaves out; a test timeout would be in its way
 	$(BIN)/python -m pytest tests/kernels tests/unit/engine tests/chaos/test_matrix.py tests/integration/test_partitions.py tests/unit/scheduler/test_replay.py --whole --timeout 0
+	$(BIN)/python -m pytest tests/e2e/test_exact_batches.py tests/e2e/test_goldens.py tests/e2e/test_survival.py --whole --timeout 0
 	$(BIN)/python -m pytest tests/model --hypothesis-profile nightly --timeout 0
 
 lint: $(VENV)/tests  ## format, rules, types, import contracts

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from libs.contracts.errors import HeadraceError, InvalidRequest, WireError
 from libs.contracts.messages import Failed, Finished, Sequence
-from services.scheduler import forking, placement, residence, tables
+from services.scheduler import forking, placement, residence, resting, tables
 from services.scheduler.beam import Beam, Search
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.events import AckRequest, Ordered, Send, Started, Tell
@@ -35,7 +35,7 @@ def arrive(state: State, sequence: Sequence, traceparent: str, now_s: float) -> 
     for choice in choices:
         state.choices[choice.handle] = choice
         choice.beam = Beam(is_live=choice is group.leader) if search else None
-        if not choice.is_resting:
+        if not choice.is_dormant:
             state.queue.push(choice)
     forking.gather(state, group)
     state.journal.append((group.leader, group.leader.reason))
@@ -77,6 +77,7 @@ def send_snapshot(state: State, worker: WorkerBook, taken_version: int) -> None:
     for choice in worker.never_heard_of(taken_version):
         residence.left(state, choice)
     snapshot, added = worker.take_snapshot(state.term, taken_version)
+    resting.stop(state, worker, taken_version, snapshot.version)
     state.commands.append(Send(worker.incarnation, snapshot))
     ordered(state, added)
 
@@ -184,6 +185,7 @@ def _withdraw(state: State, choice: Choice) -> None:
             residence.leave(state, choice)
         return
     state.queue.remove(choice)
+    state.swapped.remove(choice)
     state.asking.pop(choice.handle, None)
     state.queue.wake(tables.release(state.memory, choice))
     del state.choices[choice.handle]

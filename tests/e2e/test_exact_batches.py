@@ -40,7 +40,11 @@ async def ids_of(stack: Stack, body: dict[str, Any]) -> list[int]:
     return ids
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda name: str(name).replace(" ", "-"))
+@pytest.mark.parametrize(
+    "layout",
+    ["hybrid", pytest.param("disaggregated", marks=pytest.mark.whole), "two of each"],
+    ids=lambda name: name.replace(" ", "-"),
+)
 async def test_24_requests_at_once_get_the_tokens_of_each_alone(stack: StackFactory, layout: str) -> None:
     """Greedy ids equal the reference library's, sampled ids the oracle's; afterwards no block is held."""
     running = stack(dtype="float32", **LAYOUTS[layout])

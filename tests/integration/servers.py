@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sysconfig
 import time
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -19,12 +19,16 @@ from libs.runtime.prefix_library import MEMORY_SETTINGS, acl_lines
 READY_S = 10.0
 MAX_PAYLOAD_BYTES = 8 << 20
 ADMIN = "admin"
+PORTS = range(10_000, 32_768)  # below those that the kernel gives to connections
 
 
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """Nobody listens there, and no connection will get it: it is free again when what listened is started again."""
+    while True:
+        port = secrets.choice(PORTS)
+        with socket.socket() as sock, suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
 
 
 class NatsServer:
