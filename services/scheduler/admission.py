@@ -50,11 +50,12 @@ def admit(state: State, now_s: float) -> None:
 
 
 def _next(state: State) -> Choice | None:
-    """Swapped ones resume before anybody else; but for a suspect, who is gone in a step or two."""
-    head = state.queue.head()
-    if head is not None and poison.runs_alone(head):
-        return head
-    return state.swapped.head() or head
+    """Swapped ones resume before anybody else of their class; but for a suspect, who is gone in a step or two."""
+    head, swapped = state.queue.head(), state.swapped.head()
+    if head is None or swapped is None:
+        return swapped or head
+    is_before = poison.runs_alone(head) or head.sequence.priority < swapped.sequence.priority
+    return head if is_before else swapped
 
 
 def _admit(state: State, choice: Choice, now_s: float) -> Reason:
