@@ -15,8 +15,9 @@ from libs.contracts.messages import (
     StopAt,
 )
 from services.scheduler import apply_link, lifecycle, recovery
+from services.scheduler.audit import audit
 from services.scheduler.choice import Choice
-from services.scheduler.events import Asked, Reply
+from services.scheduler.events import Asked, AuditDue, Audited, Reply
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
 from services.scheduler.status import cell_status
@@ -43,12 +44,26 @@ def _reply(state: State, message: object, now_s: float) -> Done | Resent | CellS
         case Delivered():
             return _delivered(state, message, now_s)
         case StatusQuery():
-            return cell_status(state)
+            return cell_status(state, _audit(state) if message.audit else ())
         case Exited():
             known = message.incarnation in state.workers
             apply_link.gone(state, Gone(message.incarnation), now_s)
             return Done(known)
     raise AssertionError(message)
+
+
+def audit_due(state: State, event: AuditDue, now_s: float) -> None:
+    """Nothing runs or waits."""
+    _audit(state)
+
+
+def _audit(state: State) -> tuple[str, ...]:
+    """What is wrong; it is counted, and somebody is told. O(everything)."""
+    problems = tuple(audit(state))
+    state.counts["audits"] += 1
+    state.counts["audit_violation"] += len(problems)
+    state.commands.append(Audited(problems))
+    return problems
 
 
 def _cancel(state: State, cancel: Cancel, now_s: float) -> Done:

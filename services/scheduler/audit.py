@@ -21,6 +21,11 @@ def audit(state: State) -> list[str]:
     ]
 
 
+def audit_memory(state: State) -> list[str]:
+    """What is wrong with blocks and prefixes alone. O(pool)."""
+    return [*_blocks(state), *audit_tree(state)]
+
+
 def _blocks(state: State) -> Iterator[str]:
     """Each block is free, cached, held or freeing, once, and referenced as often as tables and copies name it."""
     memory, pool = state.memory, state.memory.pool
