@@ -23,7 +23,7 @@ def audit(state: State) -> list[str]:
 
 def audit_memory(state: State) -> list[str]:
     """What is wrong with blocks and prefixes alone. O(pool)."""
-    return [*_blocks(state), *audit_tree(state)]
+    return [*_blocks(state), *_host_blocks(state), *audit_tree(state)]
 
 
 def _blocks(state: State) -> Iterator[str]:

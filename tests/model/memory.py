@@ -37,9 +37,9 @@ class Ghost:
 class MemoryModel:
     """Each move takes a number that chooses among what is possible; one that is impossible does nothing."""
 
-    def __init__(self, blocks: int, caching: Caching) -> None:
+    def __init__(self, blocks: int, caching: Caching, host_blocks: int = 0) -> None:
         self.state = State(Policy("c0", "m", caching=caching), 1)
-        self.memory = self.state.memory = Memory(blocks, BLOCK_TOKENS, caching)
+        self.memory = self.state.memory = Memory(blocks, BLOCK_TOKENS, caching, host_blocks)
         self.content = [[GARBAGE] * BLOCK_TOKENS for _ in range(blocks)]
         self.running: list[Choice] = []
         self.waiting: list[Choice] = []
@@ -55,15 +55,7 @@ class MemoryModel:
 
     def arrive(self, number: int) -> None:
         if len(self.state.choices) < CHOICES_MAX:
-            stem = STEMS[number % len(STEMS)]
-            ids = (*stem[: 1 + number // 5 % len(stem)], *STEMS[number // 100 % len(STEMS)])
-            tenant = "ab"[number // 500 % 2]
-            handle = self.state.next_handle()
-            sequence = Sequence(f"r{handle}", 1, "g", "m", tenant, ids, (), SamplingParams(), 1, 0)
-            choice = Choice(handle, sequence, "", list(ids), sequence.params, 0.0, 1)
-            self.state.choices[handle] = choice
-            self.waiting.append(choice)
-            self._start(choice, number)
+            self._start(self._added(number), number)
 
     def start(self, number: int) -> None:
         if self.waiting:
@@ -81,11 +73,12 @@ class MemoryModel:
         end = min(choice.cursor + 1 + number // 16 % 9, len(choice.ids), room)
         for position in range(choice.cursor, end):
             block = choice.table[position // BLOCK_TOKENS]
-            assert self.memory.pool.references[block] == 1, "somebody else uses a block that is written"
+            self._check_own(choice, block, position % BLOCK_TOKENS)
             self.content[block][position % BLOCK_TOKENS] = self._expected(choice, position)
+        self._wake(tables.commit(self.memory, choice, max(end, choice.cursor)))
         if end == len(choice.ids) < LONGEST_TOKENS:
             choice.ids.append(sum(choice.ids) % 3 + 1)
-        self._wake(tables.commit(self.memory, choice, max(end, choice.cursor)))
+            self._drew(choice)
 
     def grant(self, number: int) -> None:
         if self.running:
@@ -122,6 +115,7 @@ class MemoryModel:
         self.lost.add(worker)
         for choice in [choice for choice in self.running if choice.worker == worker]:
             self.running.remove(choice)
+            self._leaves(choice)
             self._become_ghost(choice, keeping.NEVER)
             choice.worker = ""
             self._wake(keeping.part(self.memory, choice, worker, len(choice.table)))
@@ -133,7 +127,7 @@ class MemoryModel:
             worker = sorted(self.lost)[number % len(self.lost)]
             self.lost.remove(worker)
             del self.versions[worker]
-            self.memory.pool.forget(worker)
+            self.memory.forget(worker)
             self.ghosts = [ghost for ghost in self.ghosts if ghost.worker != worker]
             self._begin_life()
 
@@ -189,11 +183,22 @@ class MemoryModel:
         self.memory.make_room(pool.total_blocks)
         assert pool.free_blocks == pool.total_blocks and not self.memory.tree.roots
 
+    def _added(self, number: int) -> Choice:
+        stem = STEMS[number % len(STEMS)]
+        ids = (*stem[: 1 + number // 5 % len(stem)], *STEMS[number // 100 % len(STEMS)])
+        tenant = "ab"[number // 500 % 2]
+        handle = self.state.next_handle()
+        sequence = Sequence(f"r{handle}", 1, "g", "m", tenant, ids, (), SamplingParams(), 1, 0)
+        choice = Choice(handle, sequence, "", list(ids), sequence.params, 0.0, 1)
+        self.state.choices[handle] = choice
+        self.waiting.append(choice)
+        return choice
+
     def _begin_life(self) -> None:
         self.lives += 1
         worker = f"w{self.lives}"
         self.versions[worker] = 0
-        self.memory.pool.attach(worker, 0)
+        self.memory.attach(worker, 0)
 
     def _start(self, choice: Choice, number: int) -> None:
         hit = tables.match(self.memory, choice)
@@ -204,7 +209,7 @@ class MemoryModel:
             return
         workers = [worker for worker in self.versions if worker not in self.lost]
         wanting = self._wanting(choice)
-        fresh = self.memory.blocks_for(len(choice.ids) + 1) - len(choice.table) - len(hit.blocks)
+        fresh = self._needed(choice) - len(choice.table) - len(hit.blocks)
         if not workers or fresh + self.memory.idle_blocks(hit) > self.memory.available_blocks(wanting):
             return
         if tables.reserve(self.memory, choice, hit, fresh, wanting):
@@ -212,18 +217,42 @@ class MemoryModel:
             self._make_fresh(choice.table[len(choice.table) - fresh :])
             choice.worker, choice.joined_tokens = workers[number % len(workers)], len(choice.ids)
             self.running.append(choice)
+            self._joined(choice)
+
+    def _needed(self, choice: Choice) -> int:
+        """Blocks of its table, to begin with."""
+        return self.memory.blocks_for(len(choice.ids) + 1)
+
+    def _joined(self, choice: Choice) -> None:
+        """It has a table, and a worker."""
+
+    def _drew(self, choice: Choice) -> None:
+        """It has one token more."""
+
+    def _leaves(self, choice: Choice) -> None:
+        """It is about to leave its worker."""
+
+    def _check_own(self, choice: Choice, block: int, slot: int) -> None:
+        """Nobody else reads or writes what it writes."""
+        assert self.memory.pool.references[block] == 1, "somebody else uses a block that is written"
 
     def _leave(self, number: int) -> Choice:
-        choice = self.running.pop(number % len(self.running))
-        if number // 16 % 2:
-            self._copy(choice)  # else it leaves before anything was reported
+        choice = self.running[number % len(self.running)]
+        self._take_off(choice, is_reported=bool(number // 16 % 2), is_begun=bool(number // 32 % 2))
+        return choice
+
+    def _take_off(self, choice: Choice, *, is_reported: bool, is_begun: bool) -> None:
+        """Out of its worker's order by its next version, which the worker may have begun."""
+        if is_reported:
+            self._copy(choice)
+        self.running.remove(choice)
+        self._leaves(choice)
         self.versions[choice.worker] += 1
         choice.named[choice.worker] = self.versions[choice.worker]
         self._become_ghost(choice, self.versions[choice.worker])
-        if number // 32 % 2:
+        if is_begun:
             self._take(choice.worker)
         choice.worker = ""
-        return choice
 
     def _drop(self, choice: Choice) -> None:
         self._wake(tables.release(self.memory, choice))
@@ -259,8 +288,13 @@ class MemoryModel:
             self.content[block] = [GARBAGE] * BLOCK_TOKENS
 
     def _become_ghost(self, choice: Choice, version: int) -> None:
-        for index in range(choice.cursor // BLOCK_TOKENS, len(choice.table)):
-            slot = max(0, choice.cursor - index * BLOCK_TOKENS)
+        first = choice.cursor
+        if choice.copies:
+            first = choice.table.index(choice.copies[0].target) * BLOCK_TOKENS
+        if choice.swapped is not None:
+            first = choice.swapped.first * BLOCK_TOKENS
+        for index in range(first // BLOCK_TOKENS, len(choice.table)):
+            slot = max(0, first - index * BLOCK_TOKENS)
             self.ghosts.append(Ghost(choice.worker, version, choice.table[index], slot))
 
     def _haunt(self) -> None:
@@ -270,7 +304,7 @@ class MemoryModel:
 
     def _take(self, worker: str) -> None:
         version = self.versions[worker]
-        self.memory.pool.begin(worker, version)
+        self.memory.begin(worker, version)
         self.ghosts = [ghost for ghost in self.ghosts if ghost.worker != worker or ghost.version > version]
 
     def _expected(self, choice: Choice, position: int) -> Written:

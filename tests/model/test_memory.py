@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from services.scheduler.eviction import Caching
-from tests.model.memory import MemoryModel
+from tests.model.branching import BranchingModel
 
 NUMBER = st.integers(0, 1 << 12)
 OFTEN = {"arrive": 3, "start": 3, "write": 8, "grant": 2, "end": 2, "begin": 4, "bury": 2}
 MOVES = [move for move, times in OFTEN.items() for _ in range(times)]
-MOVES += ["evict", "preempt", "move", "lose", "give_up"]
+MOVES += ["evict", "preempt", "move", "lose", "give_up", "arrive_in_two", "arrive_in_two", "swap_out", "swap_out"]
 
 
 class Blocks(RuleBasedStateMachine):
@@ -18,11 +18,11 @@ class Blocks(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.model: MemoryModel | None = None
+        self.model: BranchingModel | None = None
 
     @initialize(blocks=st.sampled_from((8, 14, 30, 80)), floor=st.sampled_from((0.0, 0.2, 0.5)))
     def open(self, blocks: int, floor: float) -> None:
-        self.model = MemoryModel(blocks, Caching(floor_share=floor, ceiling_share=0.5))
+        self.model = BranchingModel(blocks, Caching(floor_share=floor, ceiling_share=0.5))
 
     @rule(move=st.sampled_from(MOVES), number=NUMBER)
     def do(self, move: str, number: int) -> None:
