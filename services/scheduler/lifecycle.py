@@ -39,7 +39,8 @@ def arrive(state: State, sequence: Sequence, traceparent: str, now_s: float) -> 
             state.queue.push(choice)
     forking.gather(state, group)
     state.journal.append((group.leader, group.leader.reason))
-    if sequence.choices != len(group.answers) or not sequence.ids or sequence.params.max_tokens < 1:
+    is_counted = 1 <= sequence.choices <= (sequence.params.beam_width or CHOICES_MAX) <= CHOICES_MAX
+    if not is_counted or not sequence.ids or sequence.params.max_tokens < 1:
         problem = f"1 to {CHOICES_MAX} choices, a prompt and at least one token to generate are needed"
         fail(state, group.leader, InvalidRequest(problem), now_s)
     return group

@@ -236,8 +236,13 @@ def test_a_new_term_goes_on_with_every_choice() -> None:
 
 
 def test_too_many_choices_are_refused() -> None:
-    """By a typed error; none at all, too."""
+    """By a typed error; none at all, too, and more than a search keeps."""
     cell = hybrid()
     cell.submit("many", prompt(5), params(2), choices=129)
     cell.submit("none", prompt(5), params(2), choices=0)
-    assert [told.error.code for told in cell.told] == ["invalid_request"] * 2  # type: ignore[union-attr]
+    cell.submit("wide", prompt(5), params(2, beam_width=129), choices=1)
+    cell.submit("narrow", prompt(5), params(2, beam_width=2), choices=3)
+    assert [told.error.code for told in cell.told] == ["invalid_request"] * 4  # type: ignore[union-attr]
+    for request_id in ("many", "none", "wide", "narrow"):
+        cell.answer(request_id, live=True)
+    assert cell.is_clean
