@@ -32,7 +32,7 @@ from services.scheduler.victim import forsakes, give_way
 
 def admit(state: State, now_s: float) -> None:
     """Admit until somebody must wait for something other than a prefix."""
-    headroom.release(state)
+    headroom.release(state, now_s)
     while (choice := _next(state)) is not None:
         if shedding.shed(state, choice, now_s) or headroom.hold(state, choice, now_s):
             continue
