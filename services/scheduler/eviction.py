@@ -67,7 +67,7 @@ class Shelves:
     """
 
     def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
+        self.bounds = bounds
         self._uses = 0
         self._held = 0  # blocks below floors
         self.tenants: dict[str, OrderedDict[int, int]] = {}  # block → when it was used last
@@ -85,7 +85,7 @@ class Shelves:
         self._uses += 1
         shelf[block] = self._uses
         self.blocks[block] = tenant
-        self._held += len(shelf) <= self._bounds.floor
+        self._held += len(shelf) <= self.bounds.floor
 
     def wake(self, block: int) -> None:
         """It is referenced again, or gone; one that did not rest stays as it is."""
@@ -93,7 +93,7 @@ class Shelves:
         if tenant is not None:
             shelf = self.tenants[tenant]
             del shelf[block]
-            self._held -= len(shelf) < self._bounds.floor
+            self._held -= len(shelf) < self.bounds.floor
             if not shelf:
                 del self.tenants[tenant]
 
@@ -101,13 +101,13 @@ class Shelves:
         """How many may go for this tenant."""
         if wanting is ANYONE:
             return len(self.blocks)
-        own = min(len(self.tenants.get(wanting, ())), self._bounds.floor)
-        return len(self.blocks) - min(self._held - own, self._bounds.held)
+        own = min(len(self.tenants.get(wanting, ())), self.bounds.floor)
+        return len(self.blocks) - min(self._held - own, self.bounds.held)
 
     def oldest(self, wanting: str | None) -> int | None:
         """The block that goes next for this tenant; None when none may."""
         if len(self.tenants) == 1 and (wanting is ANYONE or wanting in self.tenants):
             return next(iter(self.blocks))  # no choice, and the usual case
         tenants = {tenant: Cached(len(shelf), next(iter(shelf.values()))) for tenant, shelf in self.tenants.items()}
-        tenant = choose(tenants, wanting, self._bounds)
+        tenant = choose(tenants, wanting, self.bounds)
         return None if tenant is None else next(iter(self.tenants[tenant]))

@@ -118,7 +118,8 @@ def requests(rng: random.Random, history: History, *, is_starved: bool = False) 
             ignore_eos=number != 0,
         )
         prompt = own if number % 2 else shared + own
-        operations.append(history.invoke(prompt, params, time.monotonic(), stop=("7",) if number == 3 else ()))
+        stop, choices = ("7",) if number == 3 else (), rng.choice((1, 2, 3))
+        operations.append(history.invoke(prompt, params, time.monotonic(), stop, choices))
     return operations
 
 
