@@ -20,6 +20,7 @@ from pathlib import Path
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from bench.client import BenchError
 from deploy.local.run_dir import RunDir
 from services.scheduler.swap_cost import COST, RECOMPUTE, SWAP
 
@@ -79,7 +80,8 @@ async def measure(base_url: str, model: str, load: Load) -> Outcome:
             body = {"model": model, "prompt": load.prompt(number), "max_tokens": new_tokens, "temperature": 0}
             body |= {"ignore_eos": True, "return_token_ids": True}
             answer = await client.post(f"{base_url}/completions", json=body)
-            answer.raise_for_status()
+            if answer.status_code != httpx.codes.OK:
+                raise BenchError(f"{answer.status_code}: {answer.text}")
             return tuple(answer.json()["choices"][0]["token_ids"])
 
         await one(load.requests, 4)  # warm

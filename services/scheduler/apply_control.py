@@ -90,18 +90,21 @@ def _delivered(state: State, delivered: Delivered, now_s: float) -> Done:
     group = state.requests.get(delivered.request_id)
     if group is None:
         return Done(known=False)
-    totals = tuple(choice.total for choice in group.choices)
-    if all(choice.end for choice in group.choices) and delivered.totals != totals:
+    totals = tuple(choice.total for choice in group.answers)
+    if all(choice.end for choice in group.answers) and delivered.totals != totals:
         state.counts["delivered_differs"] += 1
     lifecycle.forget(state, group, Reason.DELIVERED, now_s)
     return Done(known=True)
 
 
 def _resend(state: State, resend: Resend) -> Resent:
-    """As much of the log from `position` on as fits one reply; `end` only with the last of it."""
+    """As much of the log from `position` on as fits one reply; `end` only with the last of it.
+
+    Of a beam search nothing is known before it is over.
+    """
     choice = _choice(state, resend.request_id, resend.choice)
-    if choice is None:
-        return Resent(known=False, position=resend.position, ids=(), logprobs=(), end="")
+    if choice is None or (choice.beam is not None and choice.is_open):
+        return Resent(known=choice is not None, position=resend.position, ids=(), logprobs=(), end="")
     first = choice.prompt_tokens + resend.position
     ids = tuple(choice.ids[first : first + RESEND_TOKENS_MAX])
     logprobs = tuple(choice.logprobs[resend.position : resend.position + RESEND_TOKENS_MAX])

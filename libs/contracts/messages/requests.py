@@ -19,6 +19,9 @@ class SamplingParams:
     ignore_eos: bool = False
     stop_token_ids: tuple[int, ...] = ()
     logprobs: int = -1  # −1 none, 0 the sampled token's
+    beam_width: int = 0  # above 0: nothing is drawn, the best of so many hypotheses are kept
+    length_penalty: float = 1.0  # of finished hypotheses: score / tokens ^ length_penalty
+    early_stopping: bool = False  # the search is over with the first beam_width finished hypotheses
 
 
 @dataclass(frozen=True, slots=True)
