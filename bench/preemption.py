@@ -4,7 +4,7 @@ Each run has a stack of its own: the real model, a quarter of the KV blocks that
 The fast tier is memory, the slow one the same memory at so few bytes a second that computing again is the better way.
 By cost should be within noise of the better fixed way over either tier, and say why it took it.
 
-    python -m bench.preemption [--requests 32] [--prompt-tokens 16] [--new-tokens 128] [--slow-bytes 8e6] [--rounds 1]
+    python -m bench.preemption [--requests 32] [--prompt-tokens 16] [--new-tokens 128] [--slow-bytes 8e6] [--tiers slow]
 """
 
 import argparse
@@ -111,10 +111,11 @@ async def main() -> None:
     parser.add_argument("--new-tokens", type=int, default=128)
     parser.add_argument("--slow-bytes", type=float, default=8e6, help="a second, to and from the slow tier")
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--tiers", nargs="+", choices=TIERS, default=TIERS)
     arguments = parser.parse_args()
     load = Load(arguments.requests, arguments.prompt_tokens, arguments.new_tokens)
     expected: set[tuple[tuple[int, ...], ...]] = set()
-    for tier in TIERS:
+    for tier in arguments.tiers:
         seconds: dict[str, list[float]] = {way: [] for way in WAYS}
         for _ in range(arguments.rounds):
             for way in WAYS:
