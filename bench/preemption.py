@@ -14,13 +14,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.client import BenchError
+from cli.trace import read_store
 from deploy.local.run_dir import RunDir
 from services.scheduler.swap_cost import COST, RECOMPUTE, SWAP
 
@@ -52,6 +53,17 @@ class Outcome:
     recomputes: int
     waits: int
     ids: tuple[tuple[int, ...], ...]
+    why: str = ""
+
+
+def why(run_dir: RunDir) -> str:
+    """What the last one that gave way was told: the way taken, and what either was put at."""
+    preempted = [decided for decided in read_store(run_dir).decided if decided.recompute_ns >= 0]
+    if not preempted:
+        return "nobody gave way"
+    last = max(preempted, key=lambda decided: decided.at_ns)
+    swap = f"a swap at {last.swap_ns / 1e6:.0f} ms" if last.swap_ns >= 0 else "no room for a swap"
+    return f"{last.reason}: {swap}, computing again at {last.recompute_ns / 1e6:.0f} ms"
 
 
 async def run(way: str, load: Load, bytes_per_s: float) -> Outcome:
@@ -67,10 +79,11 @@ async def run(way: str, load: Load, bytes_per_s: float) -> Outcome:
             await asyncio.to_thread(lambda: next(line for line in process.stdout or () if "print(" in line))
             state = RunDir(Path(folder)).read_state()
             assert state is not None
-            return await measure(state.base_url, state.model, load)
+            outcome = await measure(state.base_url, state.model, load)
         finally:
             process.terminate()
             process.communicate()
+        return replace(outcome, why=why(RunDir(Path(folder))))
 
 
 async def measure(base_url: str, model: str, load: Load) -> Outcome:
@@ -124,7 +137,7 @@ async def main() -> None:
                 seconds[way].append(outcome.seconds)
                 print(
                     f"{tier} tier, {way:9}: {outcome.seconds:6.2f} s; {outcome.swaps} swapped, "
-                    f"{outcome.recomputes} computed again, {outcome.waits} waited",
+                    f"{outcome.recomputes} computed again, {outcome.waits} waited ({outcome.why})",
                     flush=True,
                 )
         medians = {way: statistics.median(times) for way, times in seconds.items()}
