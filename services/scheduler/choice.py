@@ -107,7 +107,7 @@ class Choice:
     @property
     def key(self) -> Key:
         """Whose prefixes it may share."""
-        return Key(self.sequence.tenant)
+        return Key(self.sequence.tenant, self.sequence.adapter, self.sequence.cache_salt)
 
     @property
     def gateway(self) -> str:

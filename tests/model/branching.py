@@ -32,7 +32,7 @@ class BranchingModel(MemoryModel):
         self._start(leader, number)
 
     def swap_out(self, number: int) -> None:
-        """It is preempted; its worker copies what is committed into the host tier."""
+        """It is preempted; its worker copies what is committed into the host tier, or may do so too late."""
         if not self.running:
             return
         choice = self.running[number % len(self.running)]
@@ -44,19 +44,38 @@ class BranchingModel(MemoryModel):
         choice.leaving = True
         self.check()
         [swap] = swaps
-        committed = self.memory.blocks_for(choice.cursor) - (len(choice.table) - len(swap.blocks))
-        for block, host_block in list(zip(swap.blocks, swap.host_blocks, strict=True))[: max(0, committed)]:
-            self.host.blocks[host_block] = list(self.contents.blocks[block])
-        self._take_off(choice, is_reported=True, is_begun=True)
+        committed = max(0, self.memory.blocks_for(choice.cursor) - (len(choice.table) - len(swap.blocks)))
+        worker, is_begun = choice.worker, bool(number // 16 % 4)
+        if is_begun:
+            for block, host_block in zip(swap.blocks[:committed], swap.host_blocks, strict=False):
+                self.host.blocks[host_block] = list(self.contents.blocks[block])
+            swapping.note_out(choice, committed)
+        self._take_off(choice, is_reported=True, is_begun=is_begun)
+        if not is_begun:
+            self.host.let_haunt(worker, self.versions[worker], swap.host_blocks, 0)
         choice.leaving = False
-        swapping.note_out(choice, max(0, committed))
         if swapping.may_rest(self.memory, choice):
             self._wake(swapping.rest(self.memory, choice))
         else:
             self._wake(tables.release(self.memory, choice))
         self.waiting.append(choice)
 
+    def bury(self, number: int) -> None:
+        lives = set(self.versions)
+        super().bury(number)
+        for worker in lives - set(self.versions):
+            self.host.gone(worker)
+
     # What they change in others
+
+    def finish(self) -> None:
+        super().finish()
+        tier = self.memory.tier
+        assert tier.available_blocks == tier.pool.total_blocks, "a block of the host tier is left"
+
+    def _take(self, worker: str) -> None:
+        super()._take(worker)
+        self.host.begun(worker, self.versions[worker])
 
     def _needed(self, choice: Choice) -> int:
         """With what its forks need at once; where that is too much they go on by themselves."""
@@ -102,6 +121,7 @@ class BranchingModel(MemoryModel):
         """What is brought back is there before anything is written, and reported with the first step."""
         swapped = choice.swapped
         if swapped is not None:
+            self.host.haunt()
             for block, host_block in zip(choice.table[swapped.first :], swapped.host_blocks, strict=False):
                 self.contents.blocks[block] = list(self.host.blocks[host_block])
             self._wake(swapping.come_back(self.memory, choice))

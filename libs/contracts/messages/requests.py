@@ -68,6 +68,8 @@ class Sequence:
     deadline_unix_ms: int
     priority: int = 0  # as Request has both
     is_timed: bool = False
+    adapter: str = ""  # prefixes are shared within tenant, adapter and cache salt
+    cache_salt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
