@@ -3,8 +3,21 @@
 The hottest path of the service: a steadily decoding row costs one append and two comparisons.
 """
 
+from libs.contracts.errors import NumericalError
 from libs.contracts.messages import RowResult, StepResult
-from services.scheduler import forking, grants, lifecycle, parting, poison, recovery, residence, tables
+from services.scheduler import (
+    beam_step,
+    forking,
+    grants,
+    lifecycle,
+    parting,
+    poison,
+    recovery,
+    residence,
+    resting,
+    swapping,
+    tables,
+)
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -20,8 +33,7 @@ def step_result(state: State, result: StepResult, now_s: float) -> None:
         state.counts["stale_step_result"] += 1
         return
     worker.heard_s = now_s
-    for copied in worker.report(result):
-        tables.copied(state.memory, copied)
+    _items_done(state, worker, result)
     ahead = grants.ahead_tokens(state, worker)
     for take, rows in ((_found, result.found), (_advance, result.rows)):
         for row in rows:
@@ -40,6 +52,19 @@ def step_result(state: State, result: StepResult, now_s: float) -> None:
         residence.left(state, confirmed)
 
 
+def _items_done(state: State, worker: WorkerBook, result: StepResult) -> None:
+    for copied in worker.report(result):
+        tables.copied(state.memory, copied)
+        state.queue.wake(swapping.come_back(state.memory, copied))
+    resting.settle(state, worker, result)
+    for done in result.swapped:
+        state.swap_rates.report(inward=done.inward, blocks=done.blocks, seconds=done.took_ns / 1e9)
+        state.counts["swapped_in_blocks" if done.inward else "swapped_out_blocks"] += done.blocks
+        choice = state.choices.get(done.sequence)
+        if choice is not None and choice.worker == worker.incarnation and not done.inward:
+            swapping.note_out(choice, done.blocks)
+
+
 def _of_row(state: State, worker: WorkerBook, row: RowResult) -> Choice | None:
     """Whom a row is about: a resident, or a fork of one. None when the row is of another attempt."""
     choice = state.choices.get(row.sequence)
@@ -55,6 +80,9 @@ def _advance(state: State, worker: WorkerBook, choice: Choice, row: RowResult, a
         return
     is_first = not choice.generated
     _take_in(state, worker, choice, row)
+    if choice.beam is not None:
+        _grew(state, worker, choice, row, now_s)
+        return
     if is_first and choice.generated and choice.is_open:
         choice.explain(Reason.DECODING, now_s)
         lifecycle.started(state, choice)
@@ -78,6 +106,14 @@ def _drew(state: State, fork: Choice, row: RowResult, now_s: float) -> None:
         forking.drop(fork)
         state.queue.wake(tables.release(state.memory, fork))
         del state.choices[fork.handle]
+
+
+def _grew(state: State, worker: WorkerBook, choice: Choice, row: RowResult, now_s: float) -> None:
+    """A row of a beam search; a chunk in the middle of what is known tells nothing yet."""
+    if row.end and choice.is_open:
+        lifecycle.fail(state, choice, NumericalError("the model's output was not finite"), now_s)
+    if row.end or row.at_until:
+        beam_step.told(state, worker, choice, row, now_s)
 
 
 def _found(state: State, worker: WorkerBook, choice: Choice, row: RowResult, ahead: int, now_s: float) -> None:

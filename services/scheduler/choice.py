@@ -13,10 +13,13 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from libs.contracts.messages import BlockCopy, Fork, Resident, SamplingParams, Sequence
+from libs.contracts.messages import BlockCopy, Fork, Resident, SamplingParams, Sequence, Swap
+from services.scheduler.beam import CANDIDATES_PER_BEAM, Beam
 from services.scheduler.prefix import Key
 from services.scheduler.reasons import WAITS, Reason
 from services.scheduler.share import Share
+from services.scheduler.swap_cost import Costs
+from services.scheduler.swapped import SwapOut, Swapped
 from services.scheduler.tail import Tail
 
 
@@ -71,10 +74,16 @@ class Choice:
     leader: "Choice | None" = None  # whose first token it waits for
     stake: list[int] = field(default_factory=list)  # with a leader: the prompt's blocks of its table, then its own
 
+    beam: Beam | None = None  # of a beam search
+
     table: list[int] = field(default_factory=list)
     shared_blocks: int = 0  # the table's first, that are in the prefix tree
     copies: tuple[BlockCopy, ...] = ()  # not yet reported done
     tails: tuple[Tail, ...] = ()  # of an attempt taken from its worker: what the next copies, to go on behind its table
+    costs: Costs | None = None  # of taking it from its worker, when that was last thought of
+    awaits_blocks: bool = False  # running: out of blocks, until another ends
+    swap_out: SwapOut | None = None  # leaving for the host tier
+    swapped: Swapped | None = None  # there, until it is reported to be back
     reach: int = 0  # with copies or tails: as far as they may show it to be committed
     joined_tokens: int = 0  # known when it last joined a worker: more of them were drawn over the blocks it had there
     named: dict[str, int] = field(default_factory=dict)  # incarnation → version that removed it there
@@ -98,7 +107,7 @@ class Choice:
     @property
     def key(self) -> Key:
         """Whose prefixes it may share."""
-        return Key(self.sequence.tenant)
+        return Key(self.sequence.tenant, self.sequence.adapter, self.sequence.cache_salt)
 
     @property
     def gateway(self) -> str:
@@ -127,6 +136,20 @@ class Choice:
         return len(self.ids) - len(self.sequence.ids)
 
     @property
+    def generated_ids(self) -> tuple[int, ...]:
+        return tuple(self.ids[len(self.sequence.ids) :])
+
+    @property
+    def candidates(self) -> int:
+        """How many tokens that may follow its worker is to tell, instead of drawing one."""
+        return 0 if self.beam is None else CANDIDATES_PER_BEAM * self.params.beam_width
+
+    @property
+    def is_dormant(self) -> bool:
+        """It has no part in its beam search now: no hypothesis, or one that waits for the others' candidates."""
+        return self.beam is not None and not self.beam.is_growing
+
+    @property
     def total(self) -> int:
         """Generated tokens, with those up to the gateway's stop that are not reported yet."""
         return max(self.generated, self.stop_position + 1)
@@ -138,8 +161,19 @@ class Choice:
 
     @property
     def keeps_blocks(self) -> bool:
-        """While it asks or waits: it has committed blocks of a lost worker's attempt to go on from."""
-        return bool(self.table or self.tails)
+        """While it asks or waits: it has committed blocks of an earlier attempt to go on from."""
+        return bool(self.table or self.tails or self.swapped)
+
+    @property
+    def has_items(self) -> bool:
+        """What it begins with is to be copied or brought back first."""
+        return bool(self.copies or self.swapped)
+
+    def swap_in(self) -> Swap:
+        """The item that brings it back."""
+        assert self.swapped is not None
+        first, host_blocks = self.swapped.first, self.swapped.host_blocks
+        return Swap(self.handle, tuple(self.table[first : first + len(host_blocks)]), host_blocks)
 
     @property
     def slots(self) -> int:
@@ -163,6 +197,10 @@ class Choice:
             self.reason, self.since_s = reason, now_s
             self.journal.append((self, reason))
 
+    def remark(self, reason: Reason) -> None:
+        """Note something of it that does not end the reason why it is where it is."""
+        self.journal.append((self, reason))
+
     def waits_s(self) -> tuple[tuple[str, float], ...]:
         """(reason, seconds) of every wait that is over."""
         return tuple((reason.value, spent) for reason, spent in self.waited_s.items() if reason in WAITS)
@@ -185,5 +223,6 @@ class Choice:
             cached_tokens=self.cached_tokens,
             traceparent=self.traceparent,
             reach=self.reach if self.copies and self.reach > self.cursor else 0,
+            candidates=self.candidates,
             forks=tuple(Fork(fork.handle, fork.index, fork.epoch) for fork in self.forks),
         )

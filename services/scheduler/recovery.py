@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from libs.contracts.errors import ExactnessViolation, Poison
 from libs.contracts.messages import ChoiceEpoch, ChoiceLog, EpochRaised, FencedOff, LogQuery, RequestLog
-from services.scheduler import forking, keeping, lifecycle, poison, residence, tables
+from services.scheduler import forking, keeping, lifecycle, poison, residence, resting, tables
+from services.scheduler.beam import Search
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.events import Ask, DeadLetter, KillWorker, Send
 from services.scheduler.group import Group
@@ -16,12 +17,14 @@ from services.scheduler.reasons import Reason
 from services.scheduler.state import State
 from services.scheduler.worker_book import WorkerBook
 
+NOTHING_TAKEN = -1
 ANSWER_S = 1.0  # a gateway that is silent for longer is as good as dead
 
 
 def lose_worker(state: State, worker: WorkerBook, now_s: float) -> None:
     """Give a worker up. What it ran goes on elsewhere; what it may still write stays untouched until it is gone."""
     poison.blame(worker, state.memory.block_tokens)
+    resting.stop(state, worker, NOTHING_TAKEN, keeping.NEVER)
     raised: dict[str, list[Choice]] = {}
     for choice in worker.give_up():
         for parted in _part(state, choice, worker):
@@ -39,8 +42,9 @@ def worker_gone(state: State, worker: WorkerBook, now_s: float) -> None:
     """Its process no longer exists, or has nothing left to write to: whatever it could write comes back."""
     if not (worker.is_lost or worker.has_left):
         lose_worker(state, worker, now_s)
+    resting.stop(state, worker, NOTHING_TAKEN, keeping.NEVER)
     del state.workers[worker.incarnation]
-    state.memory.pool.forget(worker.incarnation)
+    state.memory.forget(worker.incarnation)
 
 
 def relieve(state: State, worker: WorkerBook, now_s: float) -> None:
@@ -53,8 +57,9 @@ def inquire(state: State, group: Group, now_s: float) -> None:
     """A new request may have been computed under an older term: ask its gateway before doing it again."""
     forking.take_forks(group.leader)
     query = LogQuery((group.request_id,), state.term, state.policy.cell)
-    _ask(state, group.choices, query, now_s)
-    for choice in group.choices:
+    begun = [choice for choice in group.choices if not choice.is_dormant]
+    _ask(state, begun, query, now_s)
+    for choice in begun:
         state.queue.remove(choice)
         choice.answer_by_s = now_s + ANSWER_S
 
@@ -66,9 +71,12 @@ def logged(state: State, log: RequestLog, now_s: float) -> None:
         return
     if not log.live:
         lifecycle.forget(state, group, Reason.CANCELLED, now_s)
-    elif {held.choice for held in log.choices if held.end} >= set(range(len(group.choices))):
+    elif {held.choice for held in log.choices if held.end} >= set(range(len(group.answers))):
         lifecycle.forget(state, group, Reason.DELIVERED, now_s)
     else:
+        if group.search is not None:
+            _search_on(state, group, group.search, log, now_s)
+            return
         for held in log.choices:
             choice = group.choice(held.choice)
             if choice is not None and choice.is_open:
@@ -78,7 +86,7 @@ def logged(state: State, log: RequestLog, now_s: float) -> None:
 
 def heard(state: State, choice: Choice, epoch: int, now_s: float) -> None:
     """Its gateway names the attempt that it listens to: one begun without its answer may be below that."""
-    if choice.is_blind and choice.is_open and epoch >= choice.epoch:
+    if choice.beam is None and choice.is_blind and choice.is_open and epoch >= choice.epoch:
         state.counts["raised_unanswered"] += 1
         _raise_above(state, choice, epoch, now_s)
 
@@ -86,11 +94,11 @@ def heard(state: State, choice: Choice, epoch: int, now_s: float) -> None:
 def resume(state: State, choice: Choice, now_s: float) -> None:
     """It waits for a worker, from what is known of it now."""
     del state.asking[choice.handle]
-    choice.phase, choice.answer_by_s, choice.needs_blocks = Phase.WAITING, None, 0
+    choice.phase, choice.answer_by_s = Phase.WAITING, None
     if choice.generated:
         choice.computed = max(choice.computed, len(choice.ids) - 1)
         choice.died_at = max(choice.died_at, choice.computed)
-    state.queue.push(choice)
+    residence.wait(state, choice)
 
 
 def account(state: State, choice: Choice) -> None:
@@ -169,6 +177,15 @@ def _ask(state: State, choices: Sequence[Choice], message: EpochRaised | LogQuer
         state.asking[choice.handle] = choice
     first = choices[0]
     state.commands.append(Ask(first.gateway, first.request_id, message, first.traceparent))
+
+
+def _search_on(state: State, group: Group, search: Search, log: RequestLog, now_s: float) -> None:
+    """Its gateway knows nothing of a search but its answers, which it takes in no older epoch than it has raised."""
+    for held in log.choices:
+        search.epochs[held.choice] = max(search.epochs.get(held.choice, 0), held.epoch)
+    for choice in group.choices:
+        if choice.phase is Phase.ASKING:
+            resume(state, choice, now_s)
 
 
 def _learned(state: State, choice: Choice, held: ChoiceLog, now_s: float) -> None:

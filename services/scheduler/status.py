@@ -4,7 +4,8 @@ from libs.contracts.messages import CellStatus
 from services.scheduler.state import DECODE, DISAGGREGATED, PREFILL, State
 
 
-def cell_status(state: State) -> CellStatus:
+def cell_status(state: State, problems: tuple[str, ...] = ()) -> CellStatus:
+    """`problems` are those of an audit just made."""
     pool = state.memory.pool
     return CellStatus(
         cell=state.policy.cell,
@@ -17,10 +18,11 @@ def cell_status(state: State) -> CellStatus:
         blocks_held=pool.held_blocks,
         blocks_freeing=len(pool.freeing),
         block_tokens=state.facts.block_tokens if state.facts else 0,
-        waiting=len(state.queue),
+        waiting=len(state.queue) + len(state.swapped),
         running=len(state.running),
         moved_sequences=state.counts["moved_sequences"],
         recomputed_tokens=state.counts["recomputed_tokens"],
+        problems=problems,
     )
 
 

@@ -1,13 +1,13 @@
 """A cell whose links are slow and whose moves are drawn: what any order of events must leave true is checked here."""
 
 from collections import deque
-from collections.abc import Callable
 
 from libs.contracts.messages import Alive, Delta, Gone, SamplingParams
 from services.scheduler.choice import Phase
 from services.scheduler.events import LinkClosed, Send
 from services.scheduler.state import DECODE, PREFILL, State
-from tests.fakes.engine import expected
+from services.scheduler.swap_cost import COST
+from tests.fakes.engine import best_of_beams, expected
 from tests.fakes.worker import FakeWorker, Word
 from tests.unit.scheduler.cell import GATEWAY, Cell, params, prompt
 
@@ -22,6 +22,8 @@ SAMPLINGS = (
     params(6, logprobs=0),
     params(20, temperature=1.0, seed=7),
     params(40, temperature=1.0, seed=(1 << 64) - 1, ignore_eos=False),
+    params(12, beam_width=3),
+    params(20, beam_width=4, ignore_eos=False, stop_token_ids=tuple(range(100, 500))),
 )
 CHOICES_MAX = 3
 REQUESTS_MAX = 24
@@ -31,8 +33,26 @@ WORKERS_MAX = 5
 class Chaos(Cell):
     """Each move takes a number that chooses among what is possible; a move that is impossible does nothing."""
 
-    def __init__(self, *, blocks: int, role: str, prefillers: int, decoders: int, step_s: float) -> None:
-        super().__init__(blocks=blocks, role=role, max_chunk_tokens=32, max_running=6)
+    def __init__(
+        self,
+        *,
+        blocks: int,
+        role: str,
+        prefillers: int,
+        decoders: int,
+        step_s: float,
+        swaps: tuple[int, str] = (0, COST),
+    ) -> None:
+        """`swaps`: blocks of the host tier, and how who has to give way does."""
+        host_blocks, preemption = swaps
+        super().__init__(
+            blocks=blocks,
+            role=role,
+            max_chunk_tokens=32,
+            max_running=6,
+            host_blocks=host_blocks,
+            preemption=preemption,
+        )
         self.down: dict[str, deque[Send]] = {}
         self.up: dict[str, deque[Word]] = {}
         self.submitted: dict[str, tuple[tuple[int, ...], SamplingParams, int]] = {}
@@ -50,7 +70,7 @@ class Chaos(Cell):
 
     def start(self, role: str) -> FakeWorker:
         self.lives += 1
-        worker = FakeWorker(f"{role}-{self.lives}", role, self.pool)
+        worker = FakeWorker(f"{role}-{self.lives}", role, self.pool, tier=self.tier)
         worker.step_s = self.step_s
         self.workers[worker.incarnation] = worker
         self.link(worker)
@@ -219,8 +239,9 @@ class Chaos(Cell):
     def check(self, request_id: str) -> None:
         """An ended request has exactly the tokens it must have, and is then delivered."""
         prompt_ids, sampling, choices = self.submitted[request_id]
+        best = best_of_beams(prompt_ids, sampling, choices) if sampling.beam_width else ()
         for choice in range(choices):
-            self._check(request_id, choice, expected(prompt_ids, sampling, choice)[0])
+            self._check(request_id, choice, (best[choice] if best else expected(prompt_ids, sampling, choice))[0])
         self.deliver(request_id)
 
     def _check(self, request_id: str, choice: int, ids: tuple[int, ...]) -> None:
@@ -275,25 +296,3 @@ class Chaos(Cell):
     def _send(self, send: Send) -> None:
         if send.incarnation in self.down:
             self.down[send.incarnation].append(send)
-
-
-MOVES: tuple[Callable[[Chaos, int], None], ...] = (
-    Chaos.request,
-    Chaos.work,
-    Chaos.hear,
-    Chaos.obey,
-    Chaos.again,
-    Chaos.drop,
-    Chaos.stop,
-    Chaos.deliver_one,
-    Chaos.drop_order,
-    Chaos.relink,
-    Chaos.kill,
-    Chaos.freeze,
-    Chaos.thaw,
-    Chaos.lapse,
-    Chaos.bury,
-    Chaos.haunt,
-    Chaos.reply,
-    Chaos.succeed,
-)
