@@ -130,15 +130,14 @@ const char* token_at(const void* x, const HrLinear& weight, int64_t token) {
 }
 
 void finish_token(const LinearArgs& args, int64_t token, int64_t column, int64_t columns, float* y) {
-  const float* bias = args.weight->bias;
   const int64_t at = token * args.weight->n + column;
-  if (bias) {
-    for (int64_t c = 0; c < columns; ++c) y[c] = y[c] + bias[column + c];
+  for (int64_t c = 0; c < columns; c += LANES) {
+    const int lanes = static_cast<int>(std::min<int64_t>(LANES, columns - c));
+    F16 sum = load(y + c);
+    if (args.weight->bias) sum = sum + load_n(args.weight->bias + column + c, lanes);
+    if (args.residual) sum = load_n(args.residual + at + c, lanes) + sum;
+    store_n(args.out + at + c, sum, lanes);
   }
-  if (args.residual) {
-    for (int64_t c = 0; c < columns; ++c) y[c] = args.residual[at + c] + y[c];
-  }
-  std::copy_n(y, columns, args.out + at);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Norms of few tokens are computed by each thread for itself, right before the product that reads them: cheaper than a
-// phase. The head sees only the last tokens of rows that draw.
+// phase. Of the last layer's tokens only those that draw go past its keys and values: nobody reads the others.
 #include "native/step.h"
 
 #include <algorithm>
@@ -35,28 +35,35 @@ class Step {
     kv_dtype_ = kv_dtype(model_.dtype);
     const size_t bytes = static_cast<size_t>(element_bytes(input_dtype_));
     const size_t width = size_t(model_.heads) * model_.head_dim, kv = size_t(model_.kv_heads) * model_.head_dim;
-    is_few_ = in_.tokens <= FEW_TOKENS;
-    hidden_ = c_.hidden.at_least<float>(M * model_.hidden);
-    prepared_bytes_ = (M * most_token_bytes() + 63) / 64 * 64;
-    prepared_ = c_.normed.at_least<char>(prepared_bytes_ * (is_few_ ? c_.prepared.size() : 1));
+    all_ = {c_.hidden.at_least<float>(M * model_.hidden), in_.tokens};
+    own_bytes_ = rounded_up(std::min<int64_t>(in_.tokens, FEW_TOKENS) * most_token_bytes(), LINE_BYTES);
+    prepared_ = c_.normed.at_least<char>(std::max(M * most_token_bytes(), own_bytes_ * c_.prepared.size()));
     qkv_ = c_.qkv.at_least<float>(M * (width + 2 * kv));
     q_ = c_.q.at_least<char>(M * width * element_bytes(kv_dtype_));
     attended_ = c_.attended.at_least<char>(M * width * bytes);
     gated_ = c_.gated.at_least<char>(M * model_.ffn * bytes);
     for (HrContext::Prepared& prepared : c_.prepared) prepared.input = -1;
     place_tokens();
+    place_ends();
     plan_attention(c_.plan, in_.rows, in_.row_count, model_.heads, model_.kv_heads, model_.head_dim, 0);
+    plan_attention(c_.end_plan, c_.ends.data(), ends_.tokens, model_.heads, model_.kv_heads, model_.head_dim, 0);
     make_room_for_drawing();
   }
 
   void run() {
-    const EmbeddingArgs embedding{model_.embedding, in_.ids, in_.tokens, hidden_};
+    const EmbeddingArgs embedding{model_.embedding, in_.ids, in_.tokens, all_.hidden};
     c_.team.label(HR_OP_EMBEDDING);
     c_.team.add(embedding_tiles(embedding), [embedding](int64_t tile, int) { embedding_tile(embedding, tile); });
-    for (int32_t layer = 0; layer < model_.layers; ++layer) {
-      add_attention(layer);
-      add_feed_forward(layer);
+    for (int32_t layer = 0; layer + 1 < model_.layers; ++layer) {
+      add_keys(layer);
+      add_attention(layer, all_, in_.rows, c_.plan, q_);
+      add_feed_forward(layer, all_);
     }
+    const int32_t last = model_.layers - 1;
+    add_keys(last);
+    add_ends();
+    add_attention(last, ends_, c_.ends.data(), c_.end_plan, end_q_);
+    add_feed_forward(last, ends_);
     add_head();
     c_.team.lap(HR_OP_PREPARE);
     c_.team.run();
@@ -67,6 +74,13 @@ class Step {
   }
 
  private:
+  // Tokens that go through a layer together.
+  struct Flow {
+    float* hidden;  // [tokens, hidden]
+    int32_t tokens;
+    bool is_few() const { return tokens <= FEW_TOKENS; }
+  };
+
   // Each token's absolute position and the block of its slot.
   void place_tokens() {
     positions_ = c_.positions.at_least<int32_t>(static_cast<size_t>(in_.tokens));
@@ -80,21 +94,42 @@ class Step {
     }
   }
 
-  void make_room_for_drawing() {
-    size_t most = 0, draws = 0;
+  // The last tokens of rows that draw, as rows of their own.
+  void place_ends() {
+    c_.ends.clear();
+    c_.end_tokens.clear();
+    c_.end_of.clear();
     for (int32_t r = 0; r < in_.row_count; ++r) {
       HrRow& row = in_.rows[r];
       clear(row);
       for (int32_t i = 0; i < row.fork_count; ++i) clear(row.forks[i]);
-      most += in_.logits || row.draws;
-      draws += (in_.logits || row.draws) + size_t(row.fork_count);
+      const bool has_end = in_.logits || row.draws;
+      c_.end_of.push_back(has_end ? static_cast<int32_t>(c_.ends.size()) : -1);
+      if (!has_end) continue;
+      HrRow end = row;
+      end.start = static_cast<int32_t>(c_.ends.size());
+      end.base = row.base + row.tokens - 1;
+      end.tokens = 1;
+      c_.ends.push_back(end);
+      c_.end_tokens.push_back(row.start + row.tokens - 1);
     }
+    const size_t count = c_.ends.size();
+    ends_ = {c_.end_hidden.at_least<float>(count * model_.hidden), static_cast<int32_t>(count)};
+    end_q_ = c_.end_q.at_least<char>(count * query_bytes());
+  }
+
+  size_t query_bytes() const { return size_t(model_.heads) * model_.head_dim * element_bytes(kv_dtype_); }
+
+  void make_room_for_drawing() {
+    const size_t most = c_.ends.size();
+    size_t draws = most;
+    for (int32_t r = 0; r < in_.row_count; ++r) draws += static_cast<size_t>(in_.rows[r].fork_count);
     c_.drawing.clear();
     c_.drawing.reserve(draws);
     c_.heads.clear();
     c_.heads.reserve(draws);
-    c_.last_tokens.clear();
-    c_.last_tokens.reserve(most);
+    c_.drawn.clear();
+    c_.drawn.reserve(most);
     if (draws > c_.state_count) {
       c_.states = std::make_unique<SampleState[]>(draws);
       c_.state_count = draws;
@@ -111,7 +146,7 @@ class Step {
 
   void draw_from_last_head(HrRow& row) {
     c_.drawing.push_back(&row);
-    c_.heads.push_back(static_cast<int32_t>(c_.last_tokens.size()) - 1);
+    c_.heads.push_back(static_cast<int32_t>(c_.drawn.size()) - 1);
   }
 
   // The widest token that a product of a layer reads.
@@ -131,11 +166,11 @@ class Step {
   // A product whose input is prepared first: prepare(out) gives the tiles that write it, run(x, tile) computes a tile of
   // the product. `input` names what is prepared, `op` the product.
   template <class Prepare, class Run>
-  void add_prepared(HrOp op, int64_t input, int64_t tiles, Prepare prepare, Run run) {
+  void add_prepared(const Flow& flow, HrOp op, int64_t input, int64_t tiles, Prepare prepare, Run run) {
     c_.team.label(op);
-    if (is_few_) {
+    if (flow.is_few()) {
       c_.team.add(tiles, [this, input, prepare, run](int64_t tile, int thread) {
-        char* own = prepared_ + prepared_bytes_ * thread;
+        char* own = prepared_ + own_bytes_ * thread;
         if (c_.prepared[thread].input != input) {
           const auto args = prepare(own);
           for (int64_t i = 0; i < tiles_of(args); ++i) compute(args, i);
@@ -158,11 +193,12 @@ class Step {
 
   // A product, or product and gate, of the norm of the hidden states.
   template <class Run>
-  void add_normed(HrOp op, int64_t input, const float* norm, const HrLinear& reader, int64_t tiles, Run run) {
-    const RmsNormArgs args{hidden_, nullptr, norm, nullptr, in_.tokens, model_.hidden, model_.rms_eps, input_dtype_,
+  void add_normed(const Flow& flow, HrOp op, int64_t input, const float* norm, const HrLinear& reader, int64_t tiles,
+                  Run run) {
+    const RmsNormArgs args{flow.hidden, nullptr, norm, nullptr, flow.tokens, model_.hidden, model_.rms_eps, input_dtype_,
                            int8_reader(reader)};
     add_prepared(
-        op, input, tiles,
+        flow, op, input, tiles,
         [args](void* out) {
           RmsNormArgs mine = args;
           mine.out = out;
@@ -180,12 +216,12 @@ class Step {
   }
 
   // hidden += x · weight, x [M, K] of input_dtype_.
-  void add_to_hidden(HrOp op, int64_t input, const HrLinear& weight, const char* x) {
-    const LinearArgs product{&weight, x, in_.tokens, hidden_, hidden_};
+  void add_to_hidden(const Flow& flow, HrOp op, int64_t input, const HrLinear& weight, const char* x) {
+    const LinearArgs product{&weight, x, flow.tokens, flow.hidden, flow.hidden};
     if (weight.dtype != HR_INT8) return add_linear(op, product);
-    const QuantiseArgs quantise{&weight, reinterpret_cast<const float*>(x), nullptr, in_.tokens};
+    const QuantiseArgs quantise{&weight, reinterpret_cast<const float*>(x), nullptr, flow.tokens};
     add_prepared(
-        op, input, linear_tiles(product),
+        flow, op, input, linear_tiles(product),
         [quantise](void* out) {
           QuantiseArgs mine = quantise;
           mine.out = out;
@@ -199,44 +235,59 @@ class Step {
     c_.team.add(linear_tiles(args), [args](int64_t tile, int) { linear_tile(args, tile); });
   }
 
-  void add_attention(int32_t index) {
+  // Queries, keys and values of all tokens; the latter two to their slots.
+  void add_keys(int32_t index) {
     const HrLayer& layer = model_.layer[index];
     const LinearArgs qkv{&layer.qkv, nullptr, in_.tokens, nullptr, qkv_};
-    add_normed(HR_OP_QKV, 4 * index, layer.attention_norm, layer.qkv, linear_tiles(qkv), with_input(qkv));
+    add_normed(all_, HR_OP_QKV, 4 * index, layer.attention_norm, layer.qkv, linear_tiles(qkv), with_input(qkv));
     const RopeKvArgs rope{qkv_,         q_,           in_.pool,         positions_,       blocks_,       model_.cos, model_.sin,
                           in_.tokens,   model_.heads, model_.kv_heads,  model_.head_dim,  model_.layers, index,
                           kv_dtype_};
     c_.team.label(HR_OP_ROPE_KV);
     c_.team.add(rope_kv_tiles(rope), [rope](int64_t tile, int) { rope_kv_tile(rope, tile); });
-    const AttentionArgs attention{q_,           attended_,       in_.pool,        in_.rows,      &c_.plan,
+  }
+
+  // What the last layer goes on with: the hidden states and queries of the ends.
+  void add_ends() {
+    c_.team.label(HR_OP_ATTENTION);
+    c_.team.add(ends_.tokens, [this](int64_t i, int) {
+      const int64_t token = c_.end_tokens[i];
+      std::copy_n(all_.hidden + token * model_.hidden, model_.hidden, ends_.hidden + i * model_.hidden);
+      std::copy_n(q_ + token * query_bytes(), query_bytes(), end_q_ + i * query_bytes());
+    });
+  }
+
+  // `plan` is of `rows`, whose tokens lie in `flow` and `q` as their `start` says.
+  void add_attention(int32_t index, const Flow& flow, const HrRow* rows, AttentionPlan& plan, const char* q) {
+    const AttentionArgs attention{q,            attended_,       in_.pool,        rows,          &plan,
                                   model_.heads, model_.kv_heads, model_.head_dim, model_.layers, index,
                                   model_.scale, 0,               kv_dtype_,       input_dtype_};
     c_.team.label(HR_OP_ATTENTION);
     c_.team.add(attention_tiles(attention), [attention](int64_t tile, int) { attention_tile(attention, tile); });
-    add_to_hidden(HR_OP_O, 4 * index + 1, layer.o, attended_);
+    add_to_hidden(flow, HR_OP_O, 4 * index + 1, model_.layer[index].o, attended_);
   }
 
-  void add_feed_forward(int32_t index) {
+  void add_feed_forward(int32_t index, const Flow& flow) {
     const HrLayer& layer = model_.layer[index];
     if (gate_up_fits(layer.gate_up)) {
-      const GateUpArgs gate_up{&layer.gate_up, nullptr, in_.tokens, gated_};
-      add_normed(HR_OP_GATE_UP, 4 * index + 2, layer.ffn_norm, layer.gate_up, gate_up_tiles(gate_up),
+      const GateUpArgs gate_up{&layer.gate_up, nullptr, flow.tokens, gated_};
+      add_normed(flow, HR_OP_GATE_UP, 4 * index + 2, layer.ffn_norm, layer.gate_up, gate_up_tiles(gate_up),
                  [gate_up](const void* x, int64_t tile) {
                    GateUpArgs args = gate_up;
                    args.x = x;
                    gate_up_tile(args, tile);
                  });
     } else {
-      add_gate_after_product(4 * index + 2, layer);
+      add_gate_after_product(flow, 4 * index + 2, layer);
     }
-    add_to_hidden(HR_OP_DOWN, 4 * index + 3, layer.down, gated_);
+    add_to_hidden(flow, HR_OP_DOWN, 4 * index + 3, layer.down, gated_);
   }
 
-  void add_gate_after_product(int64_t input, const HrLayer& layer) {
+  void add_gate_after_product(const Flow& flow, int64_t input, const HrLayer& layer) {
     float* sums = c_.gate_up.at_least<float>(static_cast<size_t>(in_.tokens) * layer.gate_up.n);
-    const LinearArgs product{&layer.gate_up, nullptr, in_.tokens, nullptr, sums};
-    add_normed(HR_OP_GATE_UP, input, layer.ffn_norm, layer.gate_up, linear_tiles(product), with_input(product));
-    const SwigluArgs gate{sums, gated_, in_.tokens, model_.ffn, input_dtype_};
+    const LinearArgs product{&layer.gate_up, nullptr, flow.tokens, nullptr, sums};
+    add_normed(flow, HR_OP_GATE_UP, input, layer.ffn_norm, layer.gate_up, linear_tiles(product), with_input(product));
+    const SwigluArgs gate{sums, gated_, flow.tokens, model_.ffn, input_dtype_};
     c_.team.label(HR_OP_SWIGLU);
     c_.team.add(swiglu_tiles(gate), [gate](int64_t tile, int) { swiglu_tile(gate, tile); });
   }
@@ -246,13 +297,15 @@ class Step {
     c_.team.label(HR_OP_HEAD);
     c_.team.add(in_.row_count, [this](int64_t r, int) {
       HrRow& row = in_.rows[r];
-      row.is_nan = !all_finite(hidden_ + int64_t{row.start} * model_.hidden, int64_t{row.tokens} * model_.hidden);
+      const int32_t end = c_.end_of[r];
+      row.is_nan = !all_finite(all_.hidden + int64_t{row.start} * model_.hidden, int64_t{row.tokens} * model_.hidden) ||
+                   (end >= 0 && !all_finite(ends_.hidden + int64_t{end} * model_.hidden, model_.hidden));
     });
     c_.team.add(1, [this](int64_t, int) {
       for (int32_t r = 0; r < in_.row_count; ++r) {
         HrRow& row = in_.rows[r];
-        if (!in_.logits && (!row.draws || row.is_nan)) continue;
-        c_.last_tokens.push_back(row.start + row.tokens - 1);
+        if (c_.end_of[r] < 0 || (row.is_nan && !in_.logits)) continue;
+        c_.drawn.push_back(c_.end_of[r]);
         draw_from_last_head(row);
         for (int32_t i = 0; i < row.fork_count; ++i) draw_from_last_head(row.forks[i]);
       }
@@ -264,10 +317,10 @@ class Step {
     c_.team.add_counted([this] { return sample_tiles(sample()); }, [this](int64_t tile, int) { sample_tile(sample(), tile); });
   }
 
-  int32_t heads() const { return static_cast<int32_t>(c_.last_tokens.size()); }
+  int32_t heads() const { return static_cast<int32_t>(c_.drawn.size()); }
   int32_t drawing() const { return static_cast<int32_t>(c_.drawing.size()); }
   RmsNormArgs final_norm() const {
-    return {hidden_, c_.last_tokens.data(), model_.final_norm, head_input_, heads(), model_.hidden, model_.rms_eps,
+    return {ends_.hidden, c_.drawn.data(), model_.final_norm, head_input_, heads(), model_.hidden, model_.rms_eps,
             input_dtype_, int8_reader(*model_.head)};
   }
   LinearArgs head() const { return {model_.head, head_input_, heads(), nullptr, logits_}; }
@@ -285,11 +338,11 @@ class Step {
   HrContext& c_;
   const StepInput& in_;
   const HrModel& model_;
-  bool is_few_;
+  Flow all_, ends_;  // the step's tokens; the last ones of rows that draw
   int32_t input_dtype_, kv_dtype_;
-  size_t prepared_bytes_;
-  float *hidden_, *qkv_, *logits_;
-  char *prepared_, *q_, *attended_, *gated_, *head_input_;
+  size_t own_bytes_;
+  float *qkv_, *logits_;
+  char *prepared_, *q_, *end_q_, *attended_, *gated_, *head_input_;
   int32_t *positions_, *blocks_;
 };
 

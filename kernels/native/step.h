@@ -21,11 +21,14 @@ struct HrContext {
 
   hr::Team team;
   std::vector<Prepared> prepared;
-  hr::AttentionPlan plan;
-  hr::Buffer positions, blocks, hidden, normed, qkv, q, attended, gate_up, gated, head_input, logits;
-  std::vector<int32_t> last_tokens;  // of the rows whose logits are computed
-  std::vector<HrRow*> drawing;       // those rows and their forks
-  std::vector<int32_t> heads;        // of each of these, whose logits it draws from
+  hr::AttentionPlan plan, end_plan;
+  hr::Buffer positions, blocks, hidden, normed, qkv, q, attended, gate_up, gated, end_hidden, end_q, head_input, logits;
+  std::vector<HrRow> ends;          // the last tokens of rows that draw
+  std::vector<int32_t> end_tokens;  // [ends]: which of the step's tokens each is
+  std::vector<int32_t> end_of;      // [rows]: its end, −1 where there is none
+  std::vector<int32_t> drawn;       // ends whose logits are computed
+  std::vector<HrRow*> drawing;      // their rows and these rows' forks
+  std::vector<int32_t> heads;       // of each of these, whose logits it draws from
   std::unique_ptr<hr::SampleState[]> states;
   size_t state_count = 0;
 };

@@ -86,6 +86,8 @@ class Decided(msgspec.Struct, frozen=True, array_like=True, tag=4):
     total_blocks: int
     left_ms: int = 0  # shed: to its deadline
     needs_ms: int = 0  # shed: from here on, at least
+    swap_ns: int = -1  # preempted: what a swap there and back was put at; −1: there was no room for one
+    recompute_ns: int = -1  # and computing its tokens again
 
 
 class Order(msgspec.Struct, frozen=True, array_like=True, tag=5):

@@ -64,6 +64,8 @@ POINTS: Final[Mapping[str, str]] = MappingProxyType(
         "worker.attach": "a leader is known, the link is not dialled",
         "worker.hello": "the link is open, Hello is to be sent",
         "worker.version.taken": "an order is taken at a step boundary, its step is not begun",
+        "worker.swap.out": "a block of a preempted sequence is in the host tier, Began is not sent",
+        "worker.swap.in": "a block is back from the host tier, its step is not begun",
         "worker.began": "Began is to be sent",
         "worker.step.before": "a step has its rows and is not computed",
         "worker.step.published": "KV and fill counts of a step are in the pool, nobody knows its tokens",

@@ -1,7 +1,7 @@
 """All services' metrics in one exposition: who is scraped asks the others over the broker and joins the answers."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -21,9 +21,10 @@ OPENMETRICS = b"openmetrics"
 END = "# EOF\n"
 MOST_SERVICES = 1000  # that can answer one scrape
 WITHIN_S = 0.15
+PROCESS = ("service", "instance")
 FAMILY = re.compile(r"^# HELP (\S+) ", re.MULTILINE)
 
-__all__ = ["OPENMETRICS_TYPE", "Alias", "TraceLosses", "expose", "gather", "join", "process_metrics", "serve_metrics"]
+__all__ = ["OPENMETRICS_TYPE", "Alias", "ProcessFacts", "expose", "gather", "join", "process_metrics", "serve_metrics"]
 
 
 class Alias(Collector):
@@ -41,26 +42,33 @@ class Alias(Collector):
             yield alias
 
 
-class TraceLosses(Collector):
-    """What of a process's traces found no room: a disk or a collector that is slow costs records, and nothing else."""
+class ProcessFacts(Collector):
+    """What every process has to tell: what of its traces found no room, and what its parts count by event."""
 
-    def __init__(self, service: str, instance: str, ring: Ring, export: Export) -> None:
-        self._labels, self._ring, self._export = (service, instance), ring, export
+    def __init__(self, service: str, instance: str, ring: Ring, export: Export, **counts: Mapping[str, int]) -> None:
+        """`counts` are those of its parts, by a part's name; they are read whenever somebody asks."""
+        self._labels, self._ring, self._export, self._counts = (service, instance), ring, export, counts
 
     def collect(self) -> Iterable[Metric]:
         yield self._counter("headrace:trace_records_dropped", "Records that the trace ring lost.", self._ring.dropped)
         yield self._counter("headrace:trace_spans_dropped", "Spans that no collector got.", self._export.dropped)
+        names = (*PROCESS, "part", "event")
+        events = CounterMetricFamily("headrace:process_events", "What a part of a process counted.", labels=names)
+        for part, counts in self._counts.items():
+            for event, count in sorted(counts.items()):
+                events.add_metric((*self._labels, part, event), count)
+        yield events
 
     def _counter(self, name: str, text: str, value: int) -> Metric:
-        family = CounterMetricFamily(name, text, labels=("service", "instance"))
+        family = CounterMetricFamily(name, text, labels=PROCESS)
         family.add_metric(self._labels, value)
         return family
 
 
-def process_metrics(service: str, instance: str, ring: Ring, export: Export) -> CollectorRegistry:
-    """What every process has to tell."""
+def process_metrics(facts: ProcessFacts) -> CollectorRegistry:
+    """Of a process that has nothing else to tell."""
     registry = CollectorRegistry()
-    registry.register(TraceLosses(service, instance, ring, export))
+    registry.register(facts)
     return registry
 
 

@@ -125,7 +125,19 @@ def _worker_lost(store: Store, trace: Trace, episode: Episode) -> str:
 def _preempted(store: Store, trace: Trace, episode: Episode) -> str:
     decided = _decision(trace, episode)
     held = f"{decided.held_blocks} of {decided.total_blocks} blocks are held without it"
-    return f"Gave its blocks to an older request and waited {ms(episode.duration_ns)} ({held}); its tokens are kept."
+    waited = f"Gave its blocks to an older request and waited {ms(episode.duration_ns)} ({held})"
+    if decided.reason == "preempted_swap":
+        return f"{waited}; what was in them rested in the host tier{_weighed(decided)}."
+    return f"{waited}; its tokens are kept, and computed again{_weighed(decided)}."
+
+
+def _weighed(decided: Decided) -> str:
+    """Why in this way."""
+    if decided.recompute_ns < 0:
+        return ""
+    if decided.swap_ns < 0:
+        return ": no host tier had room for them"
+    return f": a swap was put at {ms(decided.swap_ns)}, computing again at {ms(decided.recompute_ns)}"
 
 
 def _plainly(text: str) -> Callable[[Store, Trace, Episode], str]:
@@ -142,6 +154,7 @@ WAITS: dict[str, Callable[[Store, Trace, Episode], str]] = {
     "max_running": _max_running,
     "worker_lost": _worker_lost,
     "preempted_recompute": _preempted,
+    "preempted_swap": _preempted,
     "no_worker": _plainly("for a worker of the role that it needed"),
     "pending_prefix": _plainly("for another request that was computing the same prefix"),
     "worker_leaves": _plainly("because its worker was told to stop, to go on elsewhere"),

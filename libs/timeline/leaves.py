@@ -18,7 +18,7 @@ SCHEDULER = "scheduler"
 ORDERING = frozenset({"admitted", "handed_over"})  # reasons after which an order is on its way
 LOST = frozenset({"worker_lost", "unknown_workers", "not_listened_to"})
 PASSING = frozenset(  # no place to be in
-    {"decoding", "stopped", "cancelled", "delivered", "gateway_silent", "deadline", "shed", "failed"}
+    {"decoding", "blocks_soon", "stopped", "cancelled", "delivered", "gateway_silent", "deadline", "shed", "failed"}
 )
 
 

@@ -7,7 +7,7 @@ from libs.runtime import failpoints
 from libs.runtime.bus import Bus
 from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
-from libs.runtime.metrics import TraceLosses, gather
+from libs.runtime.metrics import ProcessFacts, gather
 from libs.runtime.process import run, stop_signal
 from libs.runtime.ring import Ring, open_ring
 from libs.runtime.status import serve_status
@@ -62,7 +62,7 @@ async def main() -> None:
         async def scrape(openmetrics: bool) -> str:
             return await gather(bus, metrics.registry, openmetrics=openmetrics)
 
-        metrics.registry.register(TraceLosses(NAME, config.instance, ring, export))
+        metrics.registry.register(ProcessFacts(NAME, config.instance, ring, export, bus=bus.counts))
         texts = TokenizerClient(bus, service.limits)
         app = create_app(service, scrape, keys, build_tokens(config, files, texts, service))
         rpc = serving_rpc(Inference(service, keys, texts).handler, Inference.name, lambda: door.obstacle, config)

@@ -1,7 +1,7 @@
 """Runs the gRPC listeners: the public one, and one on loopback that also tells what there is (reflection)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -37,7 +37,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # generated
             await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such service")
         return HealthStatus(status=self._status(request.service))
 
-    async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
+    async def Watch(self, request: Any, context: Any) -> AsyncGenerator[Any, None]:
         """A status at once, then each change of it, until the client ends the call."""
         told = None
         while True:

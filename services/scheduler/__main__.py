@@ -8,7 +8,7 @@ from libs.runtime.bus import Bus
 from libs.runtime.config import describe, load_config
 from libs.runtime.link import serve_link
 from libs.runtime.logs import get_logger, setup_logs
-from libs.runtime.metrics import TraceLosses, serve_metrics
+from libs.runtime.metrics import ProcessFacts, serve_metrics
 from libs.runtime.prefix_index import PrefixIndex
 from libs.runtime.process import run, stop_signal
 from libs.runtime.ring import open_ring
@@ -51,7 +51,8 @@ async def main() -> None:
         reign = await unless(stop, begin)
         if reign is not None:
             seat.state = reign.state
-            reign.metrics.registry.register(TraceLosses(SERVICE, config.instance, ring, export))
+            facts = ProcessFacts(SERVICE, config.instance, ring, export, bus=bus.counts, index=index.counts)
+            reign.metrics.registry.register(facts)
             await serve_metrics(bus, reign.metrics.registry)
             await reign.run(until=stop)
     get_logger(SERVICE).info("stopped")

@@ -17,6 +17,7 @@ from services.scheduler import (
     poison,
     recovery,
     residence,
+    resting,
     roll_call,
     shedding,
     tables,
@@ -26,23 +27,35 @@ from services.scheduler.placement import Place
 from services.scheduler.prefix import Hit
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
-from services.scheduler.victim import give_way
+from services.scheduler.victim import forsakes, give_way
 
 
 def admit(state: State, now_s: float) -> None:
     """Admit until somebody must wait for something other than a prefix."""
     headroom.release(state)
-    while (choice := state.queue.head()) is not None:
+    while (choice := _next(state)) is not None:
         if shedding.shed(state, choice, now_s) or headroom.hold(state, choice, now_s):
+            continue
+        if choice.swapped is not None and forsakes(state, choice, now_s):
             continue
         reason = _admit(state, choice, now_s)
         if reason is Reason.NO_BLOCKS and _find_room(state, choice):
             continue
-        choice.explain(reason, now_s)
+        if choice not in state.swapped:  # those wait because they gave way
+            choice.explain(reason, now_s)
         if reason not in (Reason.ADMITTED, Reason.PENDING_PREFIX, Reason.FAILED):
             break
     for misplaced, reason in state.queue.take_misplaced():
         misplaced.explain(reason, now_s)
+
+
+def _next(state: State) -> Choice | None:
+    """Swapped ones resume before anybody else of their class; but for a suspect, who is gone in a step or two."""
+    head, swapped = state.queue.head(), state.swapped.head()
+    if head is None or swapped is None:
+        return swapped or head
+    is_before = poison.runs_alone(head) or head.sequence.priority < swapped.sequence.priority
+    return head if is_before else swapped
 
 
 def _admit(state: State, choice: Choice, now_s: float) -> Reason:
@@ -62,15 +75,16 @@ def _admit(state: State, choice: Choice, now_s: float) -> Reason:
     available = state.memory.available_blocks(grants.wants_room_as(state, choice))
     if available < choice.needs_blocks + len(state.running):
         return Reason.NO_BLOCKS
-    hit = tables.match(state.memory, choice)
+    hit = resting.extend(state, choice, tables.match(state.memory, choice))
     if hit.pending is not None:
         state.queue.park(choice, hit.pending)
         return Reason.PENDING_PREFIX
-    where = placement.place(state, choice, len(hit.blocks))
+    where = placement.place(state, choice, max(len(hit.blocks), len(hit.rested)))
     if where is None:
         return _without_place(state, choice, now_s)
     if not _reserve_blocks(state, choice, hit, where):
         return Reason.NO_BLOCKS
+    state.counts["rested_hits"] += bool(hit.rested)
     _start(state, choice, where)
     return Reason.ADMITTED
 
@@ -90,7 +104,8 @@ def _find_room(state: State, choice: Choice) -> bool:
     choice.needs_blocks = 0
     if give_way(state, older=choice):
         return True
-    is_alone = not (state.running or state.memory.pool.freeing or any(w.leaving for w in state.workers.values()))
+    is_moving = state.resting or state.memory.pool.freeing or any(w.leaving for w in state.workers.values())
+    is_alone = not (state.running or is_moving)
     return is_alone and choice.keeps_blocks and give_way(state)
 
 
@@ -118,6 +133,7 @@ def _reserve_blocks(state: State, choice: Choice, hit: Hit, where: Place) -> boo
 
 def _start(state: State, choice: Choice, where: Place) -> None:
     state.queue.remove(choice)
+    state.swapped.remove(choice)
     choice.phase = Phase.PREFILLING
     choice.decode_worker = where.decode.incarnation
     if choice.cached_tokens < 0:

@@ -17,6 +17,8 @@ _CALLED = {
     "pool": "KV pool",
     "pool_blocks": "pool size",
     "max_model_len": "context length",
+    "host_pool": "host tier",
+    "host_blocks": "host tier's size",
 }
 
 
@@ -45,7 +47,7 @@ def began(state: State, event: Began, now_s: float) -> None:
         return
     worker.heard_s = now_s
     worker.begin(event.version)
-    state.memory.pool.begin(event.incarnation, event.version)
+    state.memory.begin(event.incarnation, event.version)
 
 
 def resync(state: State, event: Resync, now_s: float) -> None:
@@ -104,8 +106,9 @@ def _welcome(state: State, hello: Hello, now_s: float) -> None:
         hello,
         now_s,
         ChunkSizes.aiming_at(chunk_target_s=state.policy.chunk_target_s, itl_target_s=state.policy.itl_target_s),
+        state.swap_rates,
     )
-    state.memory.pool.attach(hello.incarnation, hello.version)
+    state.memory.attach(hello.incarnation, hello.version)
     state.is_succession |= hello.term > 0
     roll_call.strike(state, hello.incarnation)
     roll_call.call(state, hello.host)
@@ -122,6 +125,6 @@ def _answer(state: State, worker: WorkerBook, hello: Hello, now_s: float) -> Non
 
 def _open_cell(state: State, facts: CellFacts) -> None:
     state.facts = facts
-    state.memory = Memory(facts.pool_blocks, facts.block_tokens, state.policy.caching)
+    state.memory = Memory(facts.pool_blocks, facts.block_tokens, state.policy.caching, facts.host_blocks)
     longest = min(facts.max_model_len, state.memory.total_tokens) - 1  # one token is to be generated
     state.commands.append(OpenCell(facts.block_tokens, facts.model_digest, longest))

@@ -4,7 +4,18 @@ The hottest path of the service: a steadily decoding row costs one append and tw
 """
 
 from libs.contracts.messages import RowResult, StepResult
-from services.scheduler import forking, grants, lifecycle, parting, poison, recovery, residence, tables
+from services.scheduler import (
+    forking,
+    grants,
+    lifecycle,
+    parting,
+    poison,
+    recovery,
+    residence,
+    resting,
+    swapping,
+    tables,
+)
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -20,8 +31,7 @@ def step_result(state: State, result: StepResult, now_s: float) -> None:
         state.counts["stale_step_result"] += 1
         return
     worker.heard_s = now_s
-    for copied in worker.report(result):
-        tables.copied(state.memory, copied)
+    _items_done(state, worker, result)
     ahead = grants.ahead_tokens(state, worker)
     for take, rows in ((_found, result.found), (_advance, result.rows)):
         for row in rows:
@@ -38,6 +48,19 @@ def step_result(state: State, result: StepResult, now_s: float) -> None:
         state.counts[f"row_waits_{wait.reason}"] += wait.waited_ns == 0
     for confirmed in worker.confirm(result.version):
         residence.left(state, confirmed)
+
+
+def _items_done(state: State, worker: WorkerBook, result: StepResult) -> None:
+    for copied in worker.report(result):
+        tables.copied(state.memory, copied)
+        state.queue.wake(swapping.come_back(state.memory, copied))
+    resting.settle(state, worker, result)
+    for done in result.swapped:
+        state.swap_rates.report(inward=done.inward, blocks=done.blocks, seconds=done.took_ns / 1e9)
+        state.counts["swapped_in_blocks" if done.inward else "swapped_out_blocks"] += done.blocks
+        choice = state.choices.get(done.sequence)
+        if choice is not None and choice.worker == worker.incarnation and not done.inward:
+            swapping.note_out(choice, done.blocks)
 
 
 def _of_row(state: State, worker: WorkerBook, row: RowResult) -> Choice | None:

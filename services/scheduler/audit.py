@@ -11,7 +11,14 @@ from services.scheduler.worker_book import WorkerBook
 
 def audit(state: State) -> list[str]:
     """What is wrong, one line each; empty when all is well. O(everything)."""
-    return [*_blocks(state), *audit_tree(state), *_choices(state), *_workers(state), *_requests(state)]
+    return [
+        *_blocks(state),
+        *_host_blocks(state),
+        *audit_tree(state),
+        *_choices(state),
+        *_workers(state),
+        *_requests(state),
+    ]
 
 
 def _blocks(state: State) -> Iterator[str]:
@@ -21,6 +28,7 @@ def _blocks(state: State) -> Iterator[str]:
     used.update(block for choice in state.choices.values() for block in choice.stake)
     used.update(copy.source for choice in state.choices.values() for copy in choice.copies)
     used.update(tail.block for choice in state.choices.values() for tail in choice.tails)
+    used.update(state.resting.blocks if state.resting else ())
     held = set(used)
     if dict(used) != {block: count for block, count in enumerate(pool.references) if count}:
         yield "references differ from the tables"
@@ -39,12 +47,34 @@ def _blocks(state: State) -> Iterator[str]:
             yield f"{choice.request_id} has a block twice"
 
 
+def _host_blocks(state: State) -> Iterator[str]:
+    """Each block of the tier is one choice's, free, or freeing."""
+    pool = state.memory.tier.pool
+    choices, resting = state.choices.values(), state.resting
+    used = Counter(block for choice in choices if choice.swap_out for block in choice.swap_out.host_blocks)
+    used.update(block for choice in choices if choice.swapped for block in choice.swapped.held)
+    used.update((*resting.known, *resting.host_blocks) if resting else ())
+    if dict(used) != {block: count for block, count in enumerate(pool.references) if count}:
+        yield "host blocks are not where their choices say"
+    parts = (set(used), set(pool.free()), pool.cached, pool.freeing)
+    if sum(map(len, parts)) != pool.total_blocks or len(set().union(*parts)) != pool.total_blocks:
+        yield f"host blocks do not add up: {[len(part) for part in parts]}"
+    if pool.cached != set(state.memory.tier.shelves.blocks) or not pool.cached <= state.memory.tier.tree.runs.keys():
+        yield "prefixes in the host tier are not those that it finds"
+    for choice in choices:
+        if choice.swap_out is not None and not choice.leaving:
+            yield f"{choice.request_id} is on its way to the host tier, but does not leave"
+        if choice in state.swapped and choice.swapped is None:
+            yield f"{choice.request_id} waits among the swapped, but is not"
+
+
 def _choices(state: State) -> Iterator[str]:
     for handle, choice in state.choices.items():
-        is_idle = choice in state.queue or handle in state.asking
+        waits = (choice in state.queue) + (choice in state.swapped)
+        is_idle = waits > 0 or handle in state.asking
         is_running = handle in state.running
         is_fork = choice.leader is not None
-        if (handle in state.asking) + (choice in state.queue) + is_running + choice.leaving + is_fork != 1:
+        if (handle in state.asking) + waits + is_running + choice.leaving + is_fork != 1:
             yield f"{choice.request_id} must either ask, wait, run, leave or be about to fork"
         yield from _forks(choice)
         if is_idle:

@@ -5,13 +5,14 @@ from services.scheduler.order import by_turn
 from services.scheduler.state import Policy
 from services.scheduler.worker_book import WorkerBook
 
+OLDEST_PART = 4  # of a chunk, at most: what is kept for the oldest prompt, and no more than MIN_TOKENS
 LAST_CHUNKS = 2  # as one: a step for the rest of a prompt costs more than a longer last one
 
 
 def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
     """Put chunk items into the worker's next version, in the order of the queue.
 
-    The prompt that is there longest moves on by MIN_TOKENS whoever comes before it: it holds memory meanwhile.
+    The prompt that is there longest moves on by a few whoever comes before it: it holds memory meanwhile.
 
     One chunk waits while another runs: it is there when the step ends, and a prompt whose client leaves is computed for
     no longer than those two.
@@ -22,7 +23,7 @@ def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
     fitting = max(int(worker.chunk_sizes.of(rows > 0).tokens) - rows, MIN_TOKENS)
     budget = min(fitting, _limit_tokens(worker, policy))
     oldest = min(worker.prefilling.values(), key=lambda choice: choice.handle)
-    kept = min(oldest.unplanned, MIN_TOKENS)
+    kept = min(oldest.unplanned, MIN_TOKENS, budget // OLDEST_PART)
     for choice in by_turn(worker.prefilling.values()):
         kept = 0 if choice is oldest else kept
         if budget <= kept:

@@ -13,10 +13,12 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from libs.contracts.messages import BlockCopy, Fork, Resident, SamplingParams, Sequence
+from libs.contracts.messages import BlockCopy, Fork, Resident, SamplingParams, Sequence, Swap
 from services.scheduler.prefix import Key
 from services.scheduler.reasons import WAITS, Reason
 from services.scheduler.share import Share
+from services.scheduler.swap_cost import Costs
+from services.scheduler.swapped import SwapOut, Swapped
 from services.scheduler.tail import Tail
 
 
@@ -75,6 +77,10 @@ class Choice:
     shared_blocks: int = 0  # the table's first, that are in the prefix tree
     copies: tuple[BlockCopy, ...] = ()  # not yet reported done
     tails: tuple[Tail, ...] = ()  # of an attempt taken from its worker: what the next copies, to go on behind its table
+    costs: Costs | None = None  # of taking it from its worker, when that was last thought of
+    awaits_blocks: bool = False  # running: out of blocks, until another ends
+    swap_out: SwapOut | None = None  # leaving for the host tier
+    swapped: Swapped | None = None  # there, until it is reported to be back
     reach: int = 0  # with copies or tails: as far as they may show it to be committed
     joined_tokens: int = 0  # known when it last joined a worker: more of them were drawn over the blocks it had there
     named: dict[str, int] = field(default_factory=dict)  # incarnation → version that removed it there
@@ -138,8 +144,19 @@ class Choice:
 
     @property
     def keeps_blocks(self) -> bool:
-        """While it asks or waits: it has committed blocks of a lost worker's attempt to go on from."""
-        return bool(self.table or self.tails)
+        """While it asks or waits: it has committed blocks of an earlier attempt to go on from."""
+        return bool(self.table or self.tails or self.swapped)
+
+    @property
+    def has_items(self) -> bool:
+        """What it begins with is to be copied or brought back first."""
+        return bool(self.copies or self.swapped)
+
+    def swap_in(self) -> Swap:
+        """The item that brings it back."""
+        assert self.swapped is not None
+        first, host_blocks = self.swapped.first, self.swapped.host_blocks
+        return Swap(self.handle, tuple(self.table[first : first + len(host_blocks)]), host_blocks)
 
     @property
     def slots(self) -> int:
@@ -162,6 +179,10 @@ class Choice:
             self.waited_s[self.reason] = self.waited_s.get(self.reason, 0.0) + now_s - self.since_s
             self.reason, self.since_s = reason, now_s
             self.journal.append((self, reason))
+
+    def remark(self, reason: Reason) -> None:
+        """Note something of it that does not end the reason why it is where it is."""
+        self.journal.append((self, reason))
 
     def waits_s(self) -> tuple[tuple[str, float], ...]:
         """(reason, seconds) of every wait that is over."""

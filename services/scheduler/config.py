@@ -25,6 +25,7 @@ class Config(ServiceConfig):
     itl_target_ms: float = Field(default=50.0, gt=0)  # and how long where streams wait for their next token
     max_waiting: int = Field(default=1024, ge=1)  # requests taken from the queue, running ones included
     max_running: int = Field(default=64, ge=1)
+    preemption: Literal["cost", "swap", "recompute"] = "cost"  # how who has to give way does
     prefix_caching: bool = True  # off: nothing of one request is used for another
     cache_floor: float = Field(default=0.1, ge=0, le=0.5)  # of the KV pool: what a tenant's cached prefixes keep
     cache_ceiling: float = Field(
@@ -50,5 +51,6 @@ class Config(ServiceConfig):
             chunk_target_s=self.chunk_target_ms / 1000,
             itl_target_s=self.itl_target_ms / 1000,
             max_running=self.max_running,
+            preemption=self.preemption,
             caching=Caching(self.prefix_caching, self.cache_floor, self.cache_ceiling),
         )

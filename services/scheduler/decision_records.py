@@ -72,7 +72,21 @@ class DecisionRecords:
             left_ms = round(1000 * (choice.deadline_s - choice.since_s))
             needs_ms = round(1000 * least_s(state, choice, len(match(memory, choice).blocks)))
         running = len(state.running)
-        self._ring.put(Decided(choice.request_id, at_ns, reason, older, running, needs, held, total, left_ms, needs_ms))
+        self._ring.put(
+            Decided(
+                choice.request_id,
+                at_ns,
+                reason,
+                older,
+                running,
+                needs,
+                held,
+                total,
+                left_ms,
+                needs_ms,
+                *_costs_ns(noted),
+            )
+        )
 
     def _ordered(self, at_ns: int, command: Send, held: int) -> None:
         order = command.message
@@ -96,7 +110,7 @@ class DecisionRecords:
                 self._held,
                 held,
                 state.memory.pool.total_blocks,
-                len(state.queue),
+                len(state.queue) + len(state.swapped),
                 len(book.residents) if book is not None else 0,
             )
         )
@@ -131,3 +145,12 @@ class DecisionRecords:
 
     def _worker(self, incarnation: str) -> str:
         return self._workers.get(incarnation, incarnation)
+
+
+def _costs_ns(noted: Noted) -> tuple[int, int]:
+    """(swap, recompute), as they were weighed when it was preempted."""
+    choice, reason = noted
+    if choice.costs is None or reason not in (Reason.PREEMPTED_SWAP, Reason.PREEMPTED_RECOMPUTE):
+        return -1, -1
+    swap_s, recompute_s = choice.costs.swap_s, choice.costs.recompute_s
+    return -1 if swap_s == float("inf") else int(swap_s * 1e9), int(recompute_s * 1e9)

@@ -56,5 +56,6 @@ def _grant(state: State, choice: Choice, now_s: float) -> None:
     if blocks <= available and memory.make_room(blocks, wanting):
         worker.grant(choice, tables.grant(memory, choice, blocks))
         del state.needy[choice.handle]
+        choice.awaits_blocks = False
     elif slots_left(state, choice) <= URGENT_TOKENS:
-        preempt_for(state, now_s)
+        preempt_for(state, choice, now_s)

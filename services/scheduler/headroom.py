@@ -5,6 +5,7 @@ Length Thresholds", 1998): of a cell that nobody else uses seven eighths, with o
 another tenant it has everything.
 """
 
+from services.scheduler import forking
 from services.scheduler.choice import Choice
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -18,10 +19,11 @@ def is_full(state: State, choice: Choice) -> bool:
         return False
     tenant = choice.sequence.tenant
     own = [running for running in state.running.values() if running.sequence.tenant == tenant]
-    left_places = state.policy.max_running - len(state.running)
-    if not own or not left_places:
+    left_places = state.policy.max_running - forking.rows(state)
+    if not own or left_places <= 0:
         return False
-    return len(own) >= KEPT_RATIO * left_places or _takes_blocks(state, choice, own)
+    places = sum(1 + len(running.forks) for running in own)
+    return places >= KEPT_RATIO * left_places or _takes_blocks(state, choice, own)
 
 
 def _takes_blocks(state: State, choice: Choice, own: list[Choice]) -> bool:

@@ -25,6 +25,7 @@ def part(memory: Memory, choice: Choice, incarnation: str, begun_blocks: int) ->
 
 def set_aside(memory: Memory, choice: Choice, begun_blocks: int = 0) -> list[int]:
     """Have a choice without a worker keep what is committed, and nothing else."""
+    _stay_out(memory, choice)
     kept, choice.tails = _committed(memory, choice, begun_blocks)
     woken = abandon(memory, choice)
     assert choice.shared_blocks <= kept
@@ -66,6 +67,21 @@ def abandon(memory: Memory, choice: Choice) -> list[int]:
     return memory.tree.abandon(run)
 
 
+def leave_tier(memory: Memory, choice: Choice) -> None:
+    """Nothing of it rests in the host tier any more, or is on its way there."""
+    _stay_out(memory, choice)
+    if choice.swapped is not None:
+        memory.tier.give_back(choice.swapped.held, {})
+        choice.swapped = None
+
+
+def _stay_out(memory: Memory, choice: Choice) -> None:
+    """What its worker may still copy into is given back as soon as it cannot."""
+    if choice.swap_out is not None:
+        memory.tier.give_back(choice.swap_out.host_blocks, choice.named)
+        choice.swap_out = None
+
+
 def deepest_run(memory: Memory, choice: Choice) -> Run:
     """Where the last block is that it shares, or will."""
     return memory.tree.runs[choice.table[choice.shared_blocks - 1]]
@@ -76,6 +92,8 @@ def _committed(memory: Memory, choice: Choice, begun_blocks: int) -> tuple[int, 
 
     Copies that were not reported may not have been made: their sources still have the tails.
     """
+    if choice.swapped is not None:
+        return choice.swapped.first, ()  # what was to be brought back may not have been
     if choice.copies:
         kept, sources = choice.table.index(choice.copies[0].target), [copy.source for copy in choice.copies]
         choice.copies = ()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from libs.contracts.errors import HeadraceError, InvalidRequest, WireError
 from libs.contracts.messages import Failed, Finished, Sequence
-from services.scheduler import forking, placement, residence, tables
+from services.scheduler import forking, placement, residence, resting, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.events import AckRequest, Ordered, Send, Started, Tell
 from services.scheduler.group import Group
@@ -73,6 +73,7 @@ def send_snapshot(state: State, worker: WorkerBook, taken_version: int) -> None:
     for choice in worker.never_heard_of(taken_version):
         residence.left(state, choice)
     snapshot, added = worker.take_snapshot(state.term, taken_version)
+    resting.stop(state, worker, taken_version, snapshot.version)
     state.commands.append(Send(worker.incarnation, snapshot))
     ordered(state, added)
 
@@ -180,6 +181,7 @@ def _withdraw(state: State, choice: Choice) -> None:
             residence.leave(state, choice)
         return
     state.queue.remove(choice)
+    state.swapped.remove(choice)
     state.asking.pop(choice.handle, None)
     state.queue.wake(tables.release(state.memory, choice))
     del state.choices[choice.handle]

@@ -8,16 +8,19 @@ from collections.abc import Iterable, Sequence
 from libs.contracts.kv_layout import blocks_for
 from services.scheduler.block_pool import BlockPool, Named
 from services.scheduler.eviction import ANYONE, Bounds, Caching, Shelves
+from services.scheduler.host_tier import HostTier
 from services.scheduler.prefix import Hit, PrefixTree
 
 
 class Memory:
-    def __init__(self, total_blocks: int, block_tokens: int, caching: Caching) -> None:
+    def __init__(self, total_blocks: int, block_tokens: int, caching: Caching, host_blocks: int = 0) -> None:
         self.block_tokens = block_tokens
         self.caching = caching
         self.pool = BlockPool(total_blocks)
+        self.tier = HostTier(host_blocks, block_tokens)
         self.tree = PrefixTree(block_tokens)
         self.shelves = Shelves(Bounds.of(caching, total_blocks))  # the pool's cached blocks
+        self.copied: set[int] = set()  # cached blocks that rest in the tier as well
         self.index_changes: dict[bytes, bool] = {}  # block hash → stored (True) or evicted; the last change counts
         self._hashes: dict[int, bytes] = {}  # block → what the Redis index knows it by
 
@@ -35,6 +38,21 @@ class Memory:
     def idle_blocks(self, hit: Hit) -> int:
         """How many available blocks sharing this hit would use up."""
         return sum(block in self.shelves for block in shared(hit))
+
+    def attach(self, incarnation: str, version: int) -> None:
+        """Know a worker that has begun `version`."""
+        self.pool.attach(incarnation, version)
+        self.tier.pool.attach(incarnation, version)
+
+    def begin(self, incarnation: str, version: int) -> None:
+        """It has begun `version`: what waited for that moves on."""
+        self.pool.begin(incarnation, version)
+        self.tier.pool.begin(incarnation, version)
+
+    def forget(self, incarnation: str) -> None:
+        """Its process no longer exists."""
+        self.pool.forget(incarnation)
+        self.tier.pool.forget(incarnation)
 
     def make_room(self, blocks: int, wanting: str | None = ANYONE) -> bool:
         """Evict until `blocks` are free. False when they are not yet: some may have to wait for a worker first."""
@@ -82,6 +100,7 @@ class Memory:
     def _evict(self, block: int) -> None:
         self.tree.evict(block)
         self.shelves.wake(block)
+        self.copied.discard(block)
         self.pool.discard(block)
         index_hash = self._hashes.pop(block, None)
         if index_hash is not None:

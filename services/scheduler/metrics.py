@@ -3,7 +3,7 @@
 Names and edges are vLLM's where it has them. Its `engine` is our cell.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from libs.contracts.messages import StepResult
 from services.scheduler.events import Started
 from services.scheduler.state import State
+from services.scheduler.swap_cost import RECOMPUTE, SWAP
 
 LABELS = ("model_name", "engine")
 REQUEST_EDGES_S = (0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680)
@@ -65,7 +66,11 @@ class StateCollector(Collector):
         yield self._gauge("headrace:term", "The reign of this scheduler.", state.term)
         yield self._counter("vllm:prefix_cache_queries", "Prompt tokens looked up.", counts["prefix_query_tokens"])
         yield self._counter("vllm:prefix_cache_hits", "Prompt tokens found.", counts["prefix_hit_tokens"])
-        yield self._counter("vllm:num_preemptions", "Requests that gave way.", counts["preempted_recompute"])
+        preempted = {way: counts[f"preempted_{way}"] for way in (SWAP, RECOMPUTE)}
+        yield self._counter("vllm:num_preemptions", "Requests that gave way.", sum(preempted.values()))
+        yield self._preemptions(preempted)
+        yield self._gauge("headrace:host_blocks_used", "Blocks of the host tier in use.", state.memory.tier.held_blocks)
+        yield self._gauge("vllm:num_requests_swapped", "Requests whose blocks rest there.", len(state.swapped))
         yield self._counter(
             "headrace_moved_sequences",
             "Sequences taken from workers that could not confirm it.",
@@ -87,6 +92,12 @@ class StateCollector(Collector):
     def _counter(self, name: str, text: str, value: float) -> Metric:
         family = CounterMetricFamily(name, text, labels=LABELS)
         family.add_metric(self._labels, value)
+        return family
+
+    def _preemptions(self, preempted: Mapping[str, int]) -> Metric:
+        family = CounterMetricFamily("headrace_preemptions", "Requests that gave way, by how.", labels=(*LABELS, "way"))
+        for way, count in preempted.items():
+            family.add_metric((*self._labels, way), count)
         return family
 
     def _cache_config(self) -> Metric:

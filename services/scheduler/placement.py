@@ -28,12 +28,12 @@ def place(state: State, choice: Choice, cached_blocks: int) -> Place | None:
     if runs_alone(choice):
         idle = next((worker for worker in _ready(state, DECODE) if not (worker.load or worker.leaving)), None)
         return None if idle is None else Place(idle, idle)
-    compute_tokens = len(choice.ids) - cached_blocks * state.memory.block_tokens
-    if choice.keeps_blocks and choice.generated:
-        compute_tokens -= len(choice.table) * state.memory.block_tokens
-        if compute_tokens <= state.memory.block_tokens and (decode := least_loaded_decoder(state)) is not None:
-            return Place(decode, decode)
+    there_tokens = (cached_blocks + len(choice.table)) * state.memory.block_tokens
+    compute_tokens = len(choice.ids) - (choice.swapped.tokens if choice.swapped else there_tokens)
     decode = least_loaded_decoder(state)
+    is_almost_there = choice.keeps_blocks and choice.generated and compute_tokens <= state.memory.block_tokens
+    if is_almost_there and decode is not None:
+        return Place(decode, decode)
     if decode is None:
         return None
     mode = state.policy.role

@@ -10,6 +10,7 @@ from services.scheduler.events import Command, Event, Send, UpdateIndex
 from services.scheduler.grants import grant_blocks
 from services.scheduler.opening import open_term
 from services.scheduler.recovery import relieve
+from services.scheduler.resting import rest
 from services.scheduler.roll_call import is_complete
 from services.scheduler.state import State
 from services.scheduler.timeouts import expire
@@ -36,6 +37,8 @@ def decide(state: State, now_s: float) -> list[Command]:
     if is_complete(state):
         grant_blocks(state, now_s)
     admit(state, now_s)
+    if is_complete(state):
+        rest(state)
     for worker in state.workers.values():
         _send_orders(state, worker, now_s)
     _update_index(state)

@@ -66,6 +66,7 @@ class Hit:
     blocks: tuple[int, ...] = ()
     tail: Tail | None = None
     pending: Awaited | None = None
+    rested: tuple[int, ...] = ()  # more of it in the host tier: blocks there, from the first of the prompt on
 
 
 class PrefixTree:

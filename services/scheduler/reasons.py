@@ -14,6 +14,8 @@ class Reason(StrEnum):
     NO_BLOCKS = "no_blocks"
     PENDING_PREFIX = "pending_prefix"  # another request is computing the same prefix
     PREEMPTED_RECOMPUTE = "preempted_recompute"  # its blocks went to an older one; they are computed again
+    PREEMPTED_SWAP = "preempted_swap"  # its blocks went to an older one; what was in them rests in the host tier
+    BLOCKS_SOON = "blocks_soon"  # it is out of blocks, and another ends before taking some from anybody would pay
     WORKER_LOST = "worker_lost"  # its worker was lost, or an older term had it: its gateway is being asked
     WORKER_LEAVES = "worker_leaves"  # its worker is told to stop: it goes on elsewhere
     NOT_LISTENED_TO = "not_listened_to"  # its gateway listens to another attempt: a new one goes on
@@ -41,6 +43,7 @@ WAITS = PLACES | frozenset(
         Reason.NO_BLOCKS,
         Reason.PENDING_PREFIX,
         Reason.PREEMPTED_RECOMPUTE,
+        Reason.PREEMPTED_SWAP,
         Reason.WORKER_LOST,
         Reason.WORKER_LEAVES,
         Reason.NOT_LISTENED_TO,

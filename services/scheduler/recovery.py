@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from libs.contracts.errors import ExactnessViolation, Poison
 from libs.contracts.messages import ChoiceEpoch, ChoiceLog, EpochRaised, FencedOff, LogQuery, RequestLog
-from services.scheduler import forking, keeping, lifecycle, poison, residence, tables
+from services.scheduler import forking, keeping, lifecycle, poison, residence, resting, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.events import Ask, DeadLetter, KillWorker, Send
 from services.scheduler.group import Group
@@ -16,12 +16,14 @@ from services.scheduler.reasons import Reason
 from services.scheduler.state import State
 from services.scheduler.worker_book import WorkerBook
 
+NOTHING_TAKEN = -1
 ANSWER_S = 1.0  # a gateway that is silent for longer is as good as dead
 
 
 def lose_worker(state: State, worker: WorkerBook, now_s: float) -> None:
     """Give a worker up. What it ran goes on elsewhere; what it may still write stays untouched until it is gone."""
     poison.blame(worker, state.memory.block_tokens)
+    resting.stop(state, worker, NOTHING_TAKEN, keeping.NEVER)
     raised: dict[str, list[Choice]] = {}
     for choice in worker.give_up():
         for parted in _part(state, choice, worker):
@@ -39,8 +41,9 @@ def worker_gone(state: State, worker: WorkerBook, now_s: float) -> None:
     """Its process no longer exists, or has nothing left to write to: whatever it could write comes back."""
     if not (worker.is_lost or worker.has_left):
         lose_worker(state, worker, now_s)
+    resting.stop(state, worker, NOTHING_TAKEN, keeping.NEVER)
     del state.workers[worker.incarnation]
-    state.memory.pool.forget(worker.incarnation)
+    state.memory.forget(worker.incarnation)
 
 
 def relieve(state: State, worker: WorkerBook, now_s: float) -> None:
@@ -86,11 +89,11 @@ def heard(state: State, choice: Choice, epoch: int, now_s: float) -> None:
 def resume(state: State, choice: Choice, now_s: float) -> None:
     """It waits for a worker, from what is known of it now."""
     del state.asking[choice.handle]
-    choice.phase, choice.answer_by_s, choice.needs_blocks = Phase.WAITING, None, 0
+    choice.phase, choice.answer_by_s = Phase.WAITING, None
     if choice.generated:
         choice.computed = max(choice.computed, len(choice.ids) - 1)
         choice.died_at = max(choice.died_at, choice.computed)
-    state.queue.push(choice)
+    residence.wait(state, choice)
 
 
 def account(state: State, choice: Choice) -> None:

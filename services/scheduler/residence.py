@@ -1,6 +1,6 @@
 """How a choice gets into a worker's order, leaves it, and what becomes of its blocks then."""
 
-from services.scheduler import forking, keeping, tables
+from services.scheduler import forking, keeping, swapping, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
@@ -47,18 +47,25 @@ def left(state: State, choice: Choice) -> None:
     choice.worker, choice.leaving, choice.chunked = "", False, 0
     unreserve(state, choice)
     forking.recall(state.memory, choice)
-    if choice.moves and choice.phase is Phase.WAITING:
+    if swapping.may_rest(state.memory, choice):
+        state.queue.wake(swapping.rest(state.memory, choice))
+    elif choice.phase is Phase.WAITING and (choice.moves or choice.swapped):
         state.queue.wake(keeping.set_aside(state.memory, choice))
     else:
         state.queue.wake(tables.release(state.memory, choice))
     choice.moves = False
     if choice.phase is Phase.WAITING:
-        choice.needs_blocks = 0
-        state.queue.push(choice)
+        wait(state, choice)
     else:
         del state.choices[choice.handle]
     if choice.phase is not Phase.WAITING or choice.generated:
         forking.scatter(state, choice)
+
+
+def wait(state: State, choice: Choice) -> None:
+    """It waits to be admitted: first if its blocks rest in the host tier."""
+    choice.needs_blocks = 0
+    (state.swapped if choice.swapped else state.queue).push(choice)
 
 
 def unreserve(state: State, choice: Choice) -> None:

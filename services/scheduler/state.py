@@ -10,6 +10,9 @@ from services.scheduler.eviction import Caching
 from services.scheduler.group import Group
 from services.scheduler.memory import Memory
 from services.scheduler.order import WaitQueue
+from services.scheduler.swap_cost import COST, SwapRates
+from services.scheduler.swap_queue import SwapQueue
+from services.scheduler.swapped import Resting
 from services.scheduler.worker_book import WorkerBook
 
 AUTO = "auto"
@@ -33,6 +36,7 @@ class Policy:
     chunk_target_s: float = 0.25
     itl_target_s: float = 0.05
     max_running: int = 64
+    preemption: str = COST  # COST | SWAP | RECOMPUTE
     caching: Caching = field(default_factory=Caching)
 
 
@@ -47,6 +51,8 @@ class CellFacts:
     pool: str
     pool_blocks: int
     max_model_len: int
+    host_pool: str
+    host_blocks: int
 
     @classmethod
     def of(cls, hello: Hello) -> "CellFacts":
@@ -58,6 +64,8 @@ class CellFacts:
             hello.pool,
             hello.pool_blocks,
             hello.max_model_len,
+            hello.host_pool,
+            hello.host_blocks,
         )
 
 
@@ -93,6 +101,9 @@ class State:
         self.requests: dict[str, Group] = {}
         self.choices: dict[int, Choice] = {}
         self.queue = WaitQueue()
+        self.swapped = SwapQueue()  # wait as well, and resume first
+        self.swap_rates = SwapRates()
+        self.resting: Resting | None = None  # a prefix on its way to the host tier
         self.asking: dict[int, Choice] = {}  # their gateways are asked for their logs
         self.rolls: dict[str, Roll] = {}  # by host
         self.is_open = False  # what older terms' workers compute is settled

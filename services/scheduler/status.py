@@ -17,7 +17,7 @@ def cell_status(state: State) -> CellStatus:
         blocks_held=pool.held_blocks,
         blocks_freeing=len(pool.freeing),
         block_tokens=state.facts.block_tokens if state.facts else 0,
-        waiting=len(state.queue),
+        waiting=len(state.queue) + len(state.swapped),
         running=len(state.running),
         moved_sequences=state.counts["moved_sequences"],
         recomputed_tokens=state.counts["recomputed_tokens"],

@@ -6,9 +6,10 @@ from dataclasses import replace
 from libs.contracts.messages import BlockCopy
 from services.scheduler import forking
 from services.scheduler.choice import Choice
-from services.scheduler.keeping import abandon, copy_tails, deepest_run
+from services.scheduler.keeping import abandon, copy_tails, deepest_run, leave_tier
 from services.scheduler.memory import Memory
 from services.scheduler.prefix import NO_BLOCK, Hit, common_tokens
+from services.scheduler.swapped import Swapped
 
 
 def match(memory: Memory, choice: Choice) -> Hit:
@@ -16,6 +17,8 @@ def match(memory: Memory, choice: Choice) -> Hit:
 
     One that kept blocks goes on from those.
     """
+    if choice.swapped is not None:
+        return _still_there(memory, choice, choice.swapped)
     if choice.keeps_blocks or not memory.caching.is_on:
         return Hit()
     hit = memory.tree.match(choice.key, choice.ids)
@@ -38,10 +41,17 @@ def reserve(memory: Memory, choice: Choice, hit: Hit, fresh_blocks: int, wanting
     whole = len(choice.table)
     choice.table += memory.pool.take(fresh_blocks)
     choice.cursor = whole * memory.block_tokens
+    if hit.rested:
+        memory.tier.share(hit.rested)
+        tokens = min(len(hit.rested) * memory.block_tokens, len(choice.ids) - 1)
+        choice.swapped = Swapped(0, hit.rested, tokens)
     if hit.tail is not None:
         choice.copies = (BlockCopy(hit.tail.block, choice.table[whole], hit.tail.tokens),)
         choice.cursor += hit.tail.tokens
         choice.reach = choice.cursor
+    elif choice.swapped is not None:
+        choice.cursor = choice.swapped.tokens
+        _leave_behind(memory, choice, choice.swapped, whole)
     elif choice.tails:
         copy_tails(memory, choice, choice.tails, whole)
     if choice.shared_blocks == whole:  # else what follows is its own alone
@@ -92,6 +102,7 @@ def release(memory: Memory, choice: Choice) -> list[int]:
     Deepest first, so that leaves are evicted before what they stand on.
     """
     copied(memory, choice)
+    leave_tier(memory, choice)
     for tail in choice.tails:
         memory.give_back(tail.block, choice.named)
     choice.tails = ()
@@ -108,6 +119,22 @@ def copied(memory: Memory, choice: Choice) -> None:
     for copy in choice.copies:
         memory.give_back(copy.source, {})
     choice.copies = ()
+
+
+def _still_there(memory: Memory, choice: Choice, swapped: Swapped) -> Hit:
+    """Of what rests in the host tier, the first blocks that nobody has evicted from the pool."""
+    whole_tokens = swapped.tokens // memory.block_tokens * memory.block_tokens
+    hit = memory.tree.match(choice.key, choice.ids[: whole_tokens + 1])
+    if hit.pending is not None or list(hit.blocks[: swapped.first]) != choice.table[: choice.shared_blocks]:
+        return Hit()
+    return Hit(hit.blocks[swapped.first :])
+
+
+def _leave_behind(memory: Memory, choice: Choice, swapped: Swapped, whole: int) -> None:
+    """The first `whole` blocks of its table are there: only what follows has to come back."""
+    choice.swapped = swapped.behind(whole)
+    if not choice.swapped.host_blocks:
+        leave_tier(memory, choice)
 
 
 def _extend(memory: Memory, choice: Choice, full_blocks: int, *, owner: int) -> None:

@@ -7,19 +7,21 @@ changed; after a Resync or a new Hello a Snapshot stands for all of them.
 from collections import deque
 from dataclasses import replace
 
-from libs.contracts.messages import Ack, BlockGrant, Chunk, Delta, Hello, Snapshot, StepResult, Until
+from libs.contracts.messages import Ack, Chunk, Delta, Hello, Snapshot, StepResult, Swap
 from libs.contracts.order import StandingOrder
 from services.scheduler.choice import Choice
 from services.scheduler.chunk_size import ChunkSizes
 from services.scheduler.fit import StepTimeFit
 from services.scheduler.pending import Extension, Pending, Planned
+from services.scheduler.swap_cost import PrefillRate, SwapRates
+from services.scheduler.travelling import Travelling
 
 VERSIONS_AHEAD = 2
 ACK_EVERY_STEPS = 16
 
 
 class WorkerBook:
-    def __init__(self, hello: Hello, now_s: float, chunk_sizes: ChunkSizes) -> None:
+    def __init__(self, hello: Hello, now_s: float, chunk_sizes: ChunkSizes, swap_rates: SwapRates) -> None:
         self.name = hello.worker
         self.role = hello.role
         self.incarnation = hello.incarnation
@@ -35,8 +37,8 @@ class WorkerBook:
         self.isolates = 0  # handle of the one choice that may run here; 0 while anybody may
         self.began = hello.version
         self.last_step = 0
-        self.fit = StepTimeFit()
-        self.chunk_sizes = chunk_sizes
+        self.fit, self.prefill_rate = StepTimeFit(), PrefillRate()
+        self.chunk_sizes, self._travelling = chunk_sizes, Travelling(swap_rates)
         self.residents: dict[int, Choice] = {}  # in the order, or about to be
         self.prefilling: dict[int, Choice] = {}  # those of them that need chunks
         self.reserved: set[int] = set()  # handles being prefilled elsewhere, to be decoded here
@@ -46,7 +48,7 @@ class WorkerBook:
         self._pending = Pending()
         self._unbegun: dict[int, int] = {}  # handle → version that adds it
         self._extending: list[Extension] = []  # in versions not yet begun
-        self._copying: dict[int, tuple[Choice, int]] = {}  # copies in that version, not yet reported
+        self._copying: dict[int, tuple[Choice, int]] = {}  # copies, or swaps in, of that version, not yet reported
         self._planned: deque[Planned] = deque()
         self._acked_step = 0
         self._owes_ack = False
@@ -83,7 +85,7 @@ class WorkerBook:
     def step_s(self) -> float:
         """How long the longest step it may be in should take."""
         tokens = self.decoding_rows + sum(planned.tokens for planned in self._planned)
-        return self.fit.predict_s(tokens, len(self.residents))
+        return self.fit.predict_s(tokens, len(self.residents)) + self._travelling.expected_s
 
     @property
     def may_send(self) -> bool:
@@ -143,6 +145,15 @@ class WorkerBook:
         self._planned.append(Planned(self.next_version, choice, tokens, self.decoding_rows > 0))
         choice.chunked += tokens
 
+    def swap_out(self, swap: Swap) -> int:
+        """An item of the next version, which is to remove its sequence. Returns that version."""
+        self._pending.swap_outs.append(swap)
+        return self.next_version
+
+    def is_unsent(self, choice: Choice) -> bool:
+        """No version has named it yet."""
+        return choice.handle in self._pending.added
+
     def remove(self, choice: Choice) -> int:
         """Take it out of the order. Returns the version that does; 0 when no version ever named it."""
         handle = choice.handle
@@ -159,9 +170,7 @@ class WorkerBook:
 
     def may_compute(self, choice: Choice, slots_left: int) -> bool:
         """Whether a step may have begun with this resident in it."""
-        if choice.handle in self._pending.added or self._unbegun.get(choice.handle, 0) > self.began:
-            return False
-        return choice.chunked > 0 or (len(choice.ids) - choice.cursor == 1 and slots_left > 0)
+        return self._unbegun.get(choice.handle, 0) <= self.began and self.may_have_computed(choice, slots_left)
 
     def may_have_computed(self, choice: Choice, slots_left: int) -> bool:
         """As above, for one that is dead: it may have begun what it had no time to say that it began."""
@@ -191,23 +200,14 @@ class WorkerBook:
         pending = self._pending
         if not pending or not self.may_send:
             return None
-        added = tuple(pending.added.values())
-        delta = Delta(
-            term,
-            self.next_version,
-            removed=tuple(pending.removed),
-            added=tuple(choice.resident() for choice in added),
-            grants=tuple(BlockGrant(handle, tuple(blocks)) for handle, blocks in pending.grants.items()),
-            untils=tuple(Until(handle, until) for handle, until in pending.untils.items()),
-            copies=tuple(copy for choice in added for copy in choice.copies),
-            chunks=tuple(pending.chunks),
-        )
+        delta, added = pending.delta(term, self.next_version), tuple(pending.added.values())
         if not self.has_untaken:
             self.heard_s = now_s  # what it has to do begins now
         self._order.apply(delta)
+        self._travelling.note(delta)
         for choice in added:
             self._unbegun[choice.handle] = delta.version
-            if choice.copies:
+            if choice.has_items:
                 self._copying[choice.handle] = (choice, delta.version)
         self._pending = Pending()
         self._owes_ack = True
@@ -231,7 +231,7 @@ class WorkerBook:
         unheard = {handle for handle, version in self._unbegun.items() if version > taken_version}
         unheard |= self._pending.added.keys()
         fresh = [choice for handle, choice in self.residents.items() if handle in unheard]
-        again = {choice.handle: choice for choice in fresh if choice.copies}
+        again = {choice.handle: choice for choice in fresh if choice.has_items}
         version = max(self._order.version, taken_version) + 1
         residents = tuple(c.resident() for handle, c in self.residents.items() if handle not in again)
         self._order.reset(version, residents)
@@ -244,6 +244,7 @@ class WorkerBook:
         added = tuple(choice for choice in fresh if choice.handle not in again)
         self._unbegun = {choice.handle: version for choice in added}
         self._copying = {handle: copying for handle, copying in self._copying.items() if copying[1] <= taken_version}
+        self._travelling.dropped(taken_version)
         while self._planned and self._planned[-1].version > taken_version:
             self._settle(self._planned.pop())
         return Snapshot(term, version, residents, self._order.hash), added
@@ -264,13 +265,15 @@ class WorkerBook:
         self._unbegun = {handle: added for handle, added in self._unbegun.items() if added > version}
 
     def report(self, result: StepResult) -> list[Choice]:
-        """Note a new StepResult. Returns whose copies it reports done."""
+        """Note a new StepResult. Returns whose copies, or blocks brought back, it reports done."""
         self.last_step = result.step_number
         if result.batch_tokens:
             seconds = (result.ended_ns - result.started_ns) / 1e9
             self.fit.report(result.batch_tokens, len(result.rows), seconds)
             if result.batch_tokens > len(result.rows) and self._planned:
                 self.chunk_sizes.of(self._planned[0].beside).report(result.batch_tokens, seconds)
+                self.prefill_rate.report(result.batch_tokens, seconds)
+        self._travelling.reported(result.version)
         while self._planned and self._planned[0].version <= result.version:
             self._settle(self._planned.popleft())
         copied = [choice for choice, version in self._copying.values() if version <= result.version]

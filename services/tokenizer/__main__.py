@@ -8,7 +8,7 @@ from libs.runtime import failpoints
 from libs.runtime.bus import Bus
 from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
-from libs.runtime.metrics import process_metrics, serve_metrics
+from libs.runtime.metrics import ProcessFacts, process_metrics, serve_metrics
 from libs.runtime.prefix_index import PrefixIndex
 from libs.runtime.process import run, stop_signal
 from libs.runtime.ring import open_ring
@@ -47,8 +47,11 @@ async def main() -> None:
                 flow.tokenize_subject(config.model), Queries(preparing).answer, queue=flow.TOKENIZERS_CONSUMER
             )
             await serve_status(bus, lambda: status(config.instance, preparing))
-            await serve_metrics(bus, process_metrics(SERVICE, config.instance, ring, export))
-            await Tokenizing(bus, preparing, ring).run(until=stop, drain_s=config.drain_s)
+            tokenizing = Tokenizing(bus, preparing, ring)
+            counts = {"bus": bus.counts, "index": index.counts, "requests": tokenizing.counts}
+            facts = ProcessFacts(SERVICE, config.instance, ring, export, **counts)
+            await serve_metrics(bus, process_metrics(facts))
+            await tokenizing.run(until=stop, drain_s=config.drain_s)
     get_logger(SERVICE).info("stopped")
 
 

@@ -53,16 +53,16 @@ class Lane:
         self.role, self.model = role, "fake"
         self.run_dir = RunDir(folder / "run")
         self._armed, self._supervisor_log = folder / "failpoints", folder / "supervisor.log"
+        scheduler = {"instance": "scheduler-0", "event_log_path": str(self.run_dir.logs / "events.jsonl")}
+        scheduler |= {"preemption": str(options.get("preemption", "cost"))}
         self._options = {
-            **options,
+            **{name: value for name, value in options.items() if name != "preemption"},
             "run_dir": str(self.run_dir.path),
             "model_dir": str(options.get("model_dir") or make_tiny_model(folder)),
             "model": self.model,
             "role": role,
             "failpoints_file": str(self._armed),
-            "overrides": {
-                "scheduler": {"instance": "scheduler-0", "event_log_path": str(self.run_dir.logs / "events.jsonl")}
-            },
+            "overrides": {"scheduler": scheduler},
         }
         self._log_ends: dict[Path, int] = {}
 

@@ -4,17 +4,26 @@ import asyncio
 import random
 import signal
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from libs.contracts.messages import SamplingParams
 from libs.runtime.failpoints import POINTS
 from tests.chaos.history import History, Operation
-from tests.chaos.lane import FAILPOINT, Lane, is_gone
+from tests.chaos.lane import FAILPOINT, OPTIONS, Lane, is_gone
 
 PAUSE_S: Final = 1.4  # beyond every liveness limit, which are a second
 ACTIONS: Final = ("kill", f"pause:{PAUSE_S}")
 ROLES: Final = ("hybrid", "disaggregated")
+STARVED: Final = "starved"
+LANES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {  # name → role, options
+    **{role: (role, OPTIONS) for role in ROLES},
+    STARVED: (
+        "hybrid",
+        {**OPTIONS, "prefill": 0, "decode": 1, "kv_blocks": 10, "host_blocks": 32, "preemption": "swap"},
+    ),
+}
 STREAMS: Final = 4
 FIRES_WITHIN_S: Final = 8.0  # of the end of the last stream
 RESTS_WITHIN_S: Final = 25.0
@@ -50,6 +59,7 @@ NEW_TERM: Final = (
     "scheduler.hello",
     "scheduler.snapshot.send",
 )
+SWAPPED: Final = ("worker.swap.out", "worker.swap.in")  # what happens where blocks are short
 HANDED_OVER: Final = ("scheduler.hand_over",)  # what no hybrid stack does
 STARTING: Final = tuple(name for name in NEW_TERM if name.startswith("scheduler"))  # of a process not there yet
 
@@ -58,7 +68,7 @@ STARTING: Final = tuple(name for name in NEW_TERM if name.startswith("scheduler"
 class Case:
     point: str
     action: str
-    role: str
+    lane: str
 
     @property
     def name(self) -> str:
@@ -70,6 +80,11 @@ class Case:
         return {"host": "supervisor", "worker": "decode_worker"}.get(owner := self.point.partition(".")[0], owner)
 
     @property
+    def longer_tokens(self) -> int:
+        """Where blocks are to run short, answers are long enough for that."""
+        return 40 if self.lane == STARVED else 0
+
+    @property
     def ends_the_stack(self) -> bool:
         return self.service == "supervisor" and self.action == "kill"
 
@@ -79,15 +94,21 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """All of them; neighbours run in different roles, and a point's two actions do, too."""
+    """All of them; neighbours run in different roles, and a point's two actions do, too, unless it needs a lane."""
     return [
-        Case(point, action, "disaggregated" if point in HANDED_OVER else ROLES[(number + turn) % 2])
+        Case(point, action, _lane_of(point, number + turn))
         for number, point in enumerate(POINTS)
         for turn, action in enumerate(ACTIONS)
     ]
 
 
-def requests(rng: random.Random, history: History) -> list[Operation]:
+def _lane_of(point: str, turn: int) -> str:
+    if point in SWAPPED:
+        return STARVED
+    return "disaggregated" if point in HANDED_OVER else ROLES[turn % 2]
+
+
+def requests(rng: random.Random, history: History, *, longer_tokens: int = 0) -> list[Operation]:
     """A few clients: greedy, sampled by a seed, one with a stop string, prompts with and without a common beginning."""
     shared = [rng.randrange(10, 1000) for _ in range(40)]
     operations = []
@@ -96,7 +117,7 @@ def requests(rng: random.Random, history: History) -> list[Operation]:
         params = SamplingParams(
             temperature=0.8 * (number % 2),
             seed=rng.randrange(1 << 30),
-            max_tokens=rng.randint(16, 40),
+            max_tokens=rng.randint(16, 40) + longer_tokens,
             ignore_eos=number != 0,
         )
         prompt = own if number % 2 else shared + own
@@ -112,7 +133,9 @@ async def run_case(lane: Lane, case: Case) -> History:
     lane.new_log_events()
     lane.arm(*_lines(lane, case))
     try:
-        streams = [asyncio.create_task(lane.perform(each)) for each in requests(rng, history)]
+        streams = [
+            asyncio.create_task(lane.perform(each)) for each in requests(rng, history, longer_tokens=case.longer_tokens)
+        ]
         await _provoke(lane, case, streams)
         history.plant(case.name, await _fired(lane, case, streams))
     finally:

@@ -11,7 +11,7 @@ import pytest
 from tests.chaos.checker import check
 from tests.chaos.history import History
 from tests.chaos.lane import Lane
-from tests.chaos.matrix import ROLES, Case, cases, run_case
+from tests.chaos.matrix import LANES, Case, cases, run_case
 from tests.chaos.oracle import FAKE_ORACLE
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(400)]
@@ -48,16 +48,17 @@ def _parameters(item: pytest.Item) -> dict[str, object]:
 
 
 async def _run_lanes(folder: Path, futures: Verdicts) -> None:
-    await asyncio.gather(*(_run_lane(folder, role, futures) for role in ROLES))
+    await asyncio.gather(*(_run_lane(folder, name, futures) for name in LANES))
 
 
-async def _run_lane(folder: Path, role: str, futures: Verdicts) -> None:
-    """The cases of one role; a stack that ended, or is not at rest any more, is replaced by a new one."""
-    waiting = [CASES[name] for name in futures if CASES[name].role == role]
-    (folder / role).mkdir()
+async def _run_lane(folder: Path, lane_name: str, futures: Verdicts) -> None:
+    """The cases of one lane; a stack that ended, or is not at rest any more, is replaced by a new one."""
+    waiting = [CASES[name] for name in futures if CASES[name].lane == lane_name]
+    role, options = LANES[lane_name]
+    (folder / lane_name).mkdir()
     while waiting:
         try:
-            async with Lane(folder / role, role).opened() as lane:
+            async with Lane(folder / lane_name, role, options).opened() as lane:
                 while waiting and await _run_one(lane, waiting.pop(0), futures):
                     pass
         except Exception as error:

@@ -49,14 +49,17 @@ async def ask(stack: Stack, max_tokens: int) -> None:
     await complete(stack.base_url, body)
 
 
-def scrape(stack: Stack) -> dict[str, float]:
-    """Sums over labels, by sample name without its prefix."""
+def scrape(stack: Stack, *labels: str) -> dict[str, float]:
+    """Sums over labels, by sample name without its prefix, and by the value of each of `labels` that a sample has."""
     text = httpx.get(stack.base_url.removesuffix("/v1") + "/metrics").text
     sums: dict[str, float] = {}
     for family in parse_text(text):
         for sample in family.samples:
             name = sample.name.removeprefix("vllm:")
             sums[name] = sums.get(name, 0.0) + sample.value
+            for label in sample.labels.keys() & labels:
+                by_label = f"{name} {sample.labels[label]}"
+                sums[by_label] = sums.get(by_label, 0.0) + sample.value
     return sums
 
 

@@ -10,6 +10,7 @@ from libs.contracts import flow
 from libs.contracts.errors import Fenced, InvalidRequest, Overloaded, Unavailable
 from libs.contracts.messages import CellRecord
 from libs.runtime.bus import Bus
+from libs.runtime.cells import claim_term
 from libs.runtime.work_queue import Work
 from tests.integration.servers import NatsServer
 
@@ -188,6 +189,18 @@ async def test_a_claim_after_the_store_was_lost_is_above_every_term_before(own_n
         await restart(own_nats_server, signal.SIGKILL, lose_store=True)
 
     assert terms == sorted(set(terms))
+
+
+async def test_a_clock_that_goes_back_lowers_no_term(nats_server: NatsServer) -> None:
+    """With the record there, a term is above the last one whatever time it is."""
+    record = CellRecord("model-c", "c0", 0, "s", "", 16, "", 0)
+    async with nats_server.connect("scheduler") as scheduler:
+        await scheduler.declare_cells()
+
+        times_ms = iter((500, 100, 90, 900))
+        claims = [await claim_term(scheduler._js, record, None, unix_ms=lambda: next(times_ms)) for _ in range(4)]
+
+        assert [claimed.term for claimed in claims] == [500, 501, 502, 900]
 
 
 async def test_terms_only_rise_and_each_is_claimed_once(nats_server: NatsServer) -> None:

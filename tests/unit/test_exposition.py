@@ -7,7 +7,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from libs.contracts.trace_records import Served
-from libs.runtime.metrics import expose, join, process_metrics
+from libs.runtime.metrics import ProcessFacts, expose, join, process_metrics
 from libs.runtime.ring import Ring
 from libs.runtime.telemetry import Export
 from services.scheduler.events import Started
@@ -43,7 +43,7 @@ async def texts(*, openmetrics: bool) -> tuple[list[str], str]:
             gateway.service.metrics.registry,
             scheduled().registry,
             *(
-                process_metrics(name, f"{name}-0", Ring(), Export())
+                process_metrics(ProcessFacts(name, f"{name}-0", Ring(), Export(), bus={"malformed_message": 1}))
                 for name in ("tokenizer", "decode_worker", "prefill_worker")
             ),
         ]

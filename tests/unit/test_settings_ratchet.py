@@ -86,6 +86,7 @@ SETTINGS = {
         "itl_target_ms",
         "max_waiting",
         "max_running",
+        "preemption",
         "prefix_caching",
         "cache_floor",
         "cache_ceiling",

@@ -28,6 +28,7 @@ class GenerateRequest:
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool | None = None
     priority: int | None = None
+    n: int | None = None  # choices
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from libs.runtime import failpoints
 from libs.runtime.bus import Bus
 from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
-from libs.runtime.metrics import process_metrics, serve_metrics
+from libs.runtime.metrics import ProcessFacts, process_metrics, serve_metrics
 from libs.runtime.process import stop_signal
 from libs.runtime.ring import open_ring
 from libs.runtime.status import serve_status
@@ -75,7 +75,8 @@ async def run_worker(kind: type[C], role: Role, load: Loader | None = None) -> N
         ) as bus,
     ):
         await serve_status(bus, life.status)
-        await serve_metrics(bus, process_metrics(role.service, config.instance, ring, export))
+        facts = ProcessFacts(role.service, config.instance, ring, export, bus=bus.counts)
+        await serve_metrics(bus, process_metrics(facts))
         loaded = await _load(config, life, stop, load or _load_engine)
         if loaded is not None:
             leader = CellLeader(await bus.cells(), config.model, config.cell)

@@ -40,7 +40,8 @@ class StepThread:
         tier: HostTier | None = None,
     ) -> None:
         self._laps = laps or Laps(time.monotonic_ns)
-        self._boundary = Boundary(residents, _Watched(engine), pool, post, self._laps, tier)
+        watched = None if tier is None else _WatchedTier(tier)
+        self._boundary = Boundary(residents, _Watched(engine), pool, post, self._laps, watched)
         self._residents, self._post = residents, post
         self._thread = threading.Thread(target=self._run, name="steps", daemon=True)
         self._wake = threading.Condition()
@@ -119,3 +120,22 @@ class _Watched:
         samples = self._engine.step(rows)
         failpoint("worker.step.published")
         return samples
+
+
+class _WatchedTier:
+    """The host tier, with a place for a fault behind each block that has travelled."""
+
+    def __init__(self, tier: HostTier) -> None:
+        self._tier = tier
+
+    @property
+    def blocks(self) -> int:
+        return self._tier.blocks
+
+    def swap_out(self, block: int, host_block: int) -> None:
+        self._tier.swap_out(block, host_block)
+        failpoint("worker.swap.out")
+
+    def swap_in(self, block: int, host_block: int) -> None:
+        self._tier.swap_in(block, host_block)
+        failpoint("worker.swap.in")

@@ -21,7 +21,7 @@ def test_a_public_host_needs_a_key(host: str) -> None:
     """No key, no start; with one it starts."""
     with pytest.raises(ConfigError, match="API_KEY"):
         load(HOST=host)
-    assert load(HOST=host, API_KEY="k").host == host
+    assert load(HOST=host, API_KEY="k").host == load(HOST=host, KEYS_PATH="keys.json").host == host
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])

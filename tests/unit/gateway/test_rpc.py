@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import pytest
 from grpc import StatusCode
+from grpc_health.v1 import health_pb2
 
 from libs.contracts.errors import (
     DeadlineExceeded,
@@ -16,7 +17,7 @@ from libs.contracts.errors import (
     all_kinds,
 )
 from libs.contracts.messages import ChatMessage, GenerateRequest
-from services.gateway import errors_grpc, errors_http
+from services.gateway import errors_grpc, errors_http, rpc_server
 from services.gateway.rpc_request import PROMPTS, http_body
 from services.gateway.schemas import ChatBody, CompletionBody
 from services.gateway.validate import Kind
@@ -78,6 +79,22 @@ def test_one_kind_of_prompt_is_needed(request_: GenerateRequest) -> None:
         body(request_)
 
     assert raised.value.param == "prompt"
+
+
+async def test_whoever_watches_is_told_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the service is at once, then only what has changed; an unknown one is called so."""
+    monkeypatch.setattr(rpc_server, "WATCH_S", 0.001)
+    obstacle = "starting"
+    health = rpc_server.Health(["s"], lambda: obstacle)
+    told = health.Watch(health_pb2.HealthCheckRequest(service="s"), None)
+    unknown = health.Watch(health_pb2.HealthCheckRequest(service="other"), None)
+
+    assert (await anext(told)).status == health_pb2.HealthCheckResponse.NOT_SERVING
+    obstacle = ""
+    assert (await anext(told)).status == health_pb2.HealthCheckResponse.SERVING
+    assert (await anext(unknown)).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+    await told.aclose()
+    await unknown.aclose()
 
 
 def test_every_code_that_http_knows_has_a_status() -> None:

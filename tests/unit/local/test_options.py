@@ -41,6 +41,9 @@ def test_strangers_need_a_key(host: str) -> None:
     with pytest.raises(ConfigError, match="HR_GATEWAY_API_KEY"):
         check_options(options(host=host))
     check_options(options(host=host, api_key="k"))
+    with_keys = options(host=host, overrides={"gateway": {"keys_path": "keys.json"}})
+    check_options(with_keys)
+    assert with_keys.needs_key
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])

@@ -1,20 +1,23 @@
 """Expositions of several services as one."""
 
+from collections import Counter
+
 import pytest
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client import Counter as CounterMetric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from libs.contracts.trace_records import Arrived
 from libs.runtime import ring as ring_module
-from libs.runtime.metrics import Alias, expose, join, process_metrics
+from libs.runtime.metrics import Alias, ProcessFacts, expose, join, process_metrics
 from libs.runtime.ring import Ring
 from libs.runtime.telemetry import Export
 
 
 def registry(cell: str) -> CollectorRegistry:
     made = CollectorRegistry()
-    Counter("headrace:things", "Things.", ("engine",), registry=made).labels(cell).inc(3)
+    CounterMetric("headrace:things", "Things.", ("engine",), registry=made).labels(cell).inc(3)
     Gauge(f"headrace:only_{cell}", "Of one alone.", registry=made).set(1)
     Histogram("headrace:took_seconds", "Time.", ("engine",), buckets=(1, 2), registry=made).labels(cell).observe(
         1.5, {"trace_id": "ab" * 16}
@@ -65,7 +68,7 @@ def test_lost_records_are_told_by_the_process_that_lost_them(monkeypatch: pytest
     """A dashboard sees whose disk is slow."""
     monkeypatch.setattr(ring_module, "MOST_PENDING", 2)
     ring = Ring(lambda: None)
-    registry = process_metrics("tokenizer", "tokenizer-0", ring, Export())
+    registry = process_metrics(ProcessFacts("tokenizer", "tokenizer-0", ring, Export()))
     labels = {"service": "tokenizer", "instance": "tokenizer-0"}
     assert registry.get_sample_value("headrace:trace_records_dropped_total", labels) == 0
 
@@ -73,3 +76,13 @@ def test_lost_records_are_told_by_the_process_that_lost_them(monkeypatch: pytest
         ring.put(Arrived("r", number, 1))
 
     assert registry.get_sample_value("headrace:trace_records_dropped_total", labels) == 3
+
+
+def test_what_a_part_counts_is_told_by_its_event() -> None:
+    """As it stands when somebody asks: a part goes on counting."""
+    counts = Counter[str]()
+    registry = process_metrics(ProcessFacts("tokenizer", "t0", Ring(), Export(), requests=counts))
+    counts["rejected"] += 2
+
+    labels = {"service": "tokenizer", "instance": "t0", "part": "requests", "event": "rejected"}
+    assert registry.get_sample_value("headrace:process_events_total", labels) == 2

@@ -50,7 +50,7 @@ from services.scheduler.events import (
 )
 from services.scheduler.plan import turn
 from services.scheduler.state import DECODE, PREFILL, Policy, State
-from tests.fakes.engine import FakePool
+from tests.fakes.engine import FakePool, FakeTier
 from tests.fakes.worker import FakeWorker
 from tests.unit.scheduler.gateway import FakeGateway
 
@@ -71,10 +71,11 @@ def params(max_tokens: int = 8, **changes: object) -> SamplingParams:
 class Cell:
     """`sent`, `told`, `acked`, … are what the core has asked for so far, by kind."""
 
-    def __init__(self, *, blocks: int = 64, term: int = 1, **policy: object) -> None:
+    def __init__(self, *, blocks: int = 64, host_blocks: int = 0, term: int = 1, **policy: object) -> None:
         self.policy = Policy(cell="c0", model="m", **policy)  # type: ignore[arg-type]
         self.state = State(self.policy, term)
         self.pool = FakePool(blocks, BLOCK_TOKENS)
+        self.tier = FakeTier(self.pool, host_blocks) if host_blocks else None
         self.workers: dict[str, FakeWorker] = {}
         self.now_s = START_S
         self.sent: list[Send] = []
@@ -142,7 +143,7 @@ class Cell:
             self.pass_s(0.5)
 
     def add_worker(self, name: str, role: str, **changes: object) -> FakeWorker:
-        worker = FakeWorker(name, role, self.pool, **changes)  # type: ignore[arg-type]
+        worker = FakeWorker(name, role, self.pool, tier=self.tier, **changes)  # type: ignore[arg-type]
         self.workers[worker.incarnation] = worker
         self.attach(worker)
         return worker

@@ -1,12 +1,12 @@
 """A cell whose links are slow and whose moves are drawn: what any order of events must leave true is checked here."""
 
 from collections import deque
-from collections.abc import Callable
 
 from libs.contracts.messages import Alive, Delta, Gone, SamplingParams
 from services.scheduler.choice import Phase
 from services.scheduler.events import LinkClosed, Send
 from services.scheduler.state import DECODE, PREFILL, State
+from services.scheduler.swap_cost import COST
 from tests.fakes.engine import expected
 from tests.fakes.worker import FakeWorker, Word
 from tests.unit.scheduler.cell import GATEWAY, Cell, params, prompt
@@ -31,8 +31,26 @@ WORKERS_MAX = 5
 class Chaos(Cell):
     """Each move takes a number that chooses among what is possible; a move that is impossible does nothing."""
 
-    def __init__(self, *, blocks: int, role: str, prefillers: int, decoders: int, step_s: float) -> None:
-        super().__init__(blocks=blocks, role=role, max_chunk_tokens=32, max_running=6)
+    def __init__(
+        self,
+        *,
+        blocks: int,
+        role: str,
+        prefillers: int,
+        decoders: int,
+        step_s: float,
+        swaps: tuple[int, str] = (0, COST),
+    ) -> None:
+        """`swaps`: blocks of the host tier, and how who has to give way does."""
+        host_blocks, preemption = swaps
+        super().__init__(
+            blocks=blocks,
+            role=role,
+            max_chunk_tokens=32,
+            max_running=6,
+            host_blocks=host_blocks,
+            preemption=preemption,
+        )
         self.down: dict[str, deque[Send]] = {}
         self.up: dict[str, deque[Word]] = {}
         self.submitted: dict[str, tuple[tuple[int, ...], SamplingParams, int]] = {}
@@ -50,7 +68,7 @@ class Chaos(Cell):
 
     def start(self, role: str) -> FakeWorker:
         self.lives += 1
-        worker = FakeWorker(f"{role}-{self.lives}", role, self.pool)
+        worker = FakeWorker(f"{role}-{self.lives}", role, self.pool, tier=self.tier)
         worker.step_s = self.step_s
         self.workers[worker.incarnation] = worker
         self.link(worker)
@@ -275,25 +293,3 @@ class Chaos(Cell):
     def _send(self, send: Send) -> None:
         if send.incarnation in self.down:
             self.down[send.incarnation].append(send)
-
-
-MOVES: tuple[Callable[[Chaos, int], None], ...] = (
-    Chaos.request,
-    Chaos.work,
-    Chaos.hear,
-    Chaos.obey,
-    Chaos.again,
-    Chaos.drop,
-    Chaos.stop,
-    Chaos.deliver_one,
-    Chaos.drop_order,
-    Chaos.relink,
-    Chaos.kill,
-    Chaos.freeze,
-    Chaos.thaw,
-    Chaos.lapse,
-    Chaos.bury,
-    Chaos.haunt,
-    Chaos.reply,
-    Chaos.succeed,
-)

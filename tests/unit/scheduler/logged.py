@@ -38,7 +38,9 @@ class LongRun:
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
-        self.cell = Cell(blocks=20, role="auto", disaggregate_min_tokens=40, max_chunk_tokens=32, max_running=8)
+        self.cell = Cell(
+            blocks=20, host_blocks=12, role="auto", disaggregate_min_tokens=40, max_chunk_tokens=32, max_running=8
+        )
         self.log = log_of(self.cell)
         self.steps = self.lost = self.cancelled = 0
         self._requests = 0

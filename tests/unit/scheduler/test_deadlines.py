@@ -8,7 +8,8 @@ from services.scheduler.fit import StepTimeFit
 from services.scheduler.reasons import Reason
 from services.scheduler.shedding import KNOWN_STEPS, MARGIN, least_s
 from services.scheduler.state import DECODE
-from tests.unit.scheduler.cell import Cell, disaggregated, hybrid, params, prompt
+from services.scheduler.timeouts import next_expiry_s
+from tests.unit.scheduler.cell import GATEWAY, Cell, disaggregated, hybrid, params, prompt
 
 TIMEOUT_S = 30.0
 STEP_S = 0.1
@@ -166,3 +167,19 @@ def test_who_was_begun_is_not_given_up_before_its_deadline() -> None:
     assert choice.is_open
     expire(cell, 0.2)
     assert failed(cell, "r") == "deadline_exceeded"
+
+
+def test_the_latest_start_is_a_time_to_wake_up_at() -> None:
+    """Nothing else may happen until then; whoever is behind another one is looked at as well."""
+    cell = busy()
+    cell.submit("next", prompt(30, 600), params(4), priority=-1)
+    cell.submit("r", prompt(50, 300), params(4), deadline_s=20.0, is_timed=True)
+    for worker in cell.state.workers.values():
+        worker.heard_s = cell.now_s + 60.0
+    cell.state.gateways[GATEWAY].heard_s = cell.now_s + 60.0
+    latest_s = cell.choice("r").deadline_s - least_s(cell.state, cell.choice("r"), 0)
+    assert next_expiry_s(cell.state) == pytest.approx(latest_s)
+
+    cell.pass_s(latest_s - cell.now_s + 0.001)
+
+    assert failed(cell, "r") == "deadline_unreachable" and cell.choice("next").is_open

@@ -90,3 +90,17 @@ def test_a_worker_that_is_given_up_is_written_down() -> None:
     cell.pass_while_alive(4.0)
 
     assert "decode-1" in [record.worker for record in written(cell) if isinstance(record, WorkerLost)]
+
+
+def test_a_preemption_is_written_with_what_either_way_was_put_at() -> None:
+    """Nanoseconds of its worker; a wait for somebody's end as a remark of who waits."""
+    cell = hybrid(blocks=12, host_blocks=16)
+    for name, first in (("a", 100), ("b", 300), ("c", 500)):
+        cell.submit(name, prompt(20, first), params(60))
+    cell.run()
+
+    decided = [record for record in written(cell) if isinstance(record, Decided)]
+
+    preempted = [record for record in decided if record.reason == "preempted_swap"]
+    assert preempted and all(0 < record.swap_ns < record.recompute_ns for record in preempted)
+    assert all(record.swap_ns == -1 for record in decided if record.reason == "admitted")

@@ -15,6 +15,7 @@ from services.scheduler.event_log import EventLog, log_path, open_log
 from services.scheduler.order import rank
 from services.scheduler.replay import Replayed, replay
 from services.scheduler.state import DECODE, PREFILL, State
+from services.scheduler.swap_cost import RECOMPUTE
 from tests.unit.scheduler.cell import Cell, params, prompt
 from tests.unit.scheduler.logged import LongRun, log_of
 
@@ -43,7 +44,7 @@ def again(log: bytes) -> Replayed:
 
 @pytest.fixture
 def log() -> bytes:
-    return a_run(Cell(blocks=14, role="disaggregated", max_chunk_tokens=32))
+    return a_run(Cell(blocks=14, role="disaggregated", max_chunk_tokens=32, preemption=RECOMPUTE))
 
 
 def test_a_logged_run_is_decided_again(log: bytes) -> None:
@@ -60,7 +61,7 @@ def _replays(steps: int, seed: int) -> None:
     done = again(run.log.getvalue())
     assert done.difference is None and done.steps >= steps
     counts = run.cell.state.counts
-    assert run.cancelled and run.lost and counts["preempted_recompute"] and counts["moved_sequences"], counts
+    assert run.cancelled and run.lost and counts["preempted_swap"] and counts["moved_sequences"], counts
 
 
 def test_thousands_of_steps_are_decided_again() -> None:

@@ -120,13 +120,22 @@ def test_a_hand_over_names_both_workers() -> None:
     assert "Decoded in 4 steps on decode-1" in words
 
 
-def test_a_preempted_request_is_told_that_it_gave_way() -> None:
-    """Its blocks went to an older one; what it waited in its worker before that is told as well."""
-    cell = hybrid(blocks=12)
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"preemption": "recompute"}, "its tokens are kept, and computed again: no host tier had room for them."),
+        ({"preemption": "swap", "host_blocks": 16}, "rested in the host tier: a swap was put at "),
+        ({"preemption": "cost", "host_blocks": 16}, " ms, computing again at "),
+    ],
+)
+def test_a_preempted_request_is_told_that_it_gave_way_and_how(changes: dict[str, object], why: str) -> None:
+    """Its blocks went to an older one, in the way that was asked for, or cost less."""
+    cell = hybrid(blocks=12, **changes)
     for name, first in (("a", 100), ("b", 300), ("c", 500)):
         cell.submit(name, prompt(20, first), params(60))
     cell.run()
     for name in "abc":
         cell.finish(name)
 
-    assert "Gave its blocks to an older request and waited" in told(cell, "c")
+    words = told(cell, "c")
+    assert "Gave its blocks to an older request and waited" in words and why in words
