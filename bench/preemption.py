@@ -4,7 +4,7 @@ Each run has a stack of its own: the real model, a quarter of the KV blocks that
 The fast tier is memory, the slow one the same memory at so few bytes a second that computing again is the better way.
 By cost should be within noise of the better fixed way over either tier, and say why it took it.
 
-    python -m bench.preemption [--requests 32] [--prompt-tokens 16] [--new-tokens 128] [--slow-bytes 8e6] [--rounds 1]
+    python -m bench.preemption [--requests 32] [--prompt-tokens 16] [--new-tokens 128] [--slow-bytes 8e6] [--tiers slow]
 """
 
 import argparse
@@ -14,12 +14,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from bench.client import BenchError
+from cli.trace import read_store
 from deploy.local.run_dir import RunDir
 from services.scheduler.swap_cost import COST, RECOMPUTE, SWAP
 
@@ -51,6 +53,17 @@ class Outcome:
     recomputes: int
     waits: int
     ids: tuple[tuple[int, ...], ...]
+    why: str = ""
+
+
+def why(run_dir: RunDir) -> str:
+    """What the last one that gave way was told: the way taken, and what either was put at."""
+    preempted = [decided for decided in read_store(run_dir).decided if decided.recompute_ns >= 0]
+    if not preempted:
+        return "nobody gave way"
+    last = max(preempted, key=lambda decided: decided.at_ns)
+    swap = f"a swap at {last.swap_ns / 1e6:.0f} ms" if last.swap_ns >= 0 else "no room for a swap"
+    return f"{last.reason}: {swap}, computing again at {last.recompute_ns / 1e6:.0f} ms"
 
 
 async def run(way: str, load: Load, bytes_per_s: float) -> Outcome:
@@ -66,10 +79,11 @@ async def run(way: str, load: Load, bytes_per_s: float) -> Outcome:
             await asyncio.to_thread(lambda: next(line for line in process.stdout or () if "print(" in line))
             state = RunDir(Path(folder)).read_state()
             assert state is not None
-            return await measure(state.base_url, state.model, load)
+            outcome = await measure(state.base_url, state.model, load)
         finally:
             process.terminate()
             process.communicate()
+        return replace(outcome, why=why(RunDir(Path(folder))))
 
 
 async def measure(base_url: str, model: str, load: Load) -> Outcome:
@@ -79,7 +93,8 @@ async def measure(base_url: str, model: str, load: Load) -> Outcome:
             body = {"model": model, "prompt": load.prompt(number), "max_tokens": new_tokens, "temperature": 0}
             body |= {"ignore_eos": True, "return_token_ids": True}
             answer = await client.post(f"{base_url}/completions", json=body)
-            answer.raise_for_status()
+            if answer.status_code != httpx.codes.OK:
+                raise BenchError(f"{answer.status_code}: {answer.text}")
             return tuple(answer.json()["choices"][0]["token_ids"])
 
         await one(load.requests, 4)  # warm
@@ -109,10 +124,11 @@ async def main() -> None:
     parser.add_argument("--new-tokens", type=int, default=128)
     parser.add_argument("--slow-bytes", type=float, default=8e6, help="a second, to and from the slow tier")
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--tiers", nargs="+", choices=TIERS, default=TIERS)
     arguments = parser.parse_args()
     load = Load(arguments.requests, arguments.prompt_tokens, arguments.new_tokens)
     expected: set[tuple[tuple[int, ...], ...]] = set()
-    for tier in TIERS:
+    for tier in arguments.tiers:
         seconds: dict[str, list[float]] = {way: [] for way in WAYS}
         for _ in range(arguments.rounds):
             for way in WAYS:
@@ -121,7 +137,7 @@ async def main() -> None:
                 seconds[way].append(outcome.seconds)
                 print(
                     f"{tier} tier, {way:9}: {outcome.seconds:6.2f} s; {outcome.swaps} swapped, "
-                    f"{outcome.recomputes} computed again, {outcome.waits} waited",
+                    f"{outcome.recomputes} computed again, {outcome.waits} waited ({outcome.why})",
                     flush=True,
                 )
         medians = {way: statistics.median(times) for way, times in seconds.items()}

@@ -124,12 +124,12 @@ def _write_rest(ring: Ring, request_id: str, traceparent: str, at_ns: int) -> No
             leaf(phase.name, traceparent, phase.start_ns, phase.end_ns)
 
 
-def of_stack(state: State, requests: int) -> float:
-    """CPU seconds per request of all services, the engine included."""
+def of_stack(state: State, requests: int, prompt_tokens: int = PROMPT_TOKENS, new_tokens: int = NEW_TOKENS) -> float:
+    """CPU seconds per request of all services, the engine included. No two prompts begin alike."""
     services = [psutil.Process(child.pid) for child in state.children]
     before_s = sum(_cpu_s(process) for process in services)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(lambda number: _complete(state, number), range(requests)))
+        list(pool.map(lambda number: _complete(state, number, prompt_tokens, new_tokens), range(requests)))
     return (sum(_cpu_s(process) for process in services) - before_s) / requests
 
 
@@ -138,9 +138,9 @@ def _cpu_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def _complete(state: State, number: int) -> None:
-    ids = [1000 + (number * 7919 + n * 31) % 20_000 for n in range(PROMPT_TOKENS)]
-    body = {"model": state.model, "prompt": ids, "max_tokens": NEW_TOKENS, "temperature": 0, "ignore_eos": True}
+def _complete(state: State, number: int, prompt_tokens: int, new_tokens: int) -> None:
+    ids = [1000 + (number * 7919 + n * 31) % 20_000 for n in range(prompt_tokens)]
+    body = {"model": state.model, "prompt": ids, "max_tokens": new_tokens, "temperature": 0, "ignore_eos": True}
     request = Request(
         f"{state.base_url}/completions",
         json.dumps({**body, "stream": True}).encode(),

@@ -23,11 +23,11 @@ def chosen_run_dir(run_dir: Path | None) -> RunDir:
     return RunDir((run_dir or default_run_dir()).expanduser().absolute())
 
 
-def stack_status(run_dir: Path | None, *, as_json: bool) -> str:
-    """The status as text. Raises Unavailable when nothing runs."""
+def stack_status(run_dir: Path | None, *, as_json: bool, audit: bool) -> str:
+    """The status as text, with `audit` what is wrong in it. Raises Unavailable when nothing runs."""
     from deploy.local.status import ask_status
 
-    status = asyncio.run(ask_status(running(chosen_run_dir(run_dir))))
+    status = asyncio.run(ask_status(running(chosen_run_dir(run_dir)), audit=audit))
     return msgspec.json.encode(status).decode() if as_json else status_table(status)
 
 

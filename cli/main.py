@@ -131,12 +131,13 @@ def failpoints() -> None:
 def status(
     run_dir: RunDirOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    audit: Annotated[bool, typer.Option(help="Have the scheduler check its blocks, tables and orders.")] = False,
 ) -> None:
     """Show the services, the KV blocks and the queue of the running stack."""
     from cli.control import stack_status
 
     with exit_codes():
-        sys.stdout.write(stack_status(run_dir, as_json=as_json) + "\n")
+        sys.stdout.write(stack_status(run_dir, as_json=as_json, audit=audit) + "\n")
 
 
 @app.command()

@@ -93,7 +93,8 @@ def status_table(status: "StackStatus") -> str:
     lines = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
     ]
-    blocks = status.blocks
+    blocks, problems = status.blocks, status.problems
+    audit = [] if problems is None else ["", *(problems or ["audit: all is as it must be"])]
     return "\n".join(
         [
             f"{status.model} at {status.base_url} ({status.phase})",
@@ -103,5 +104,6 @@ def status_table(status: "StackStatus") -> str:
             f"blocks: {blocks.total} total, {blocks.free} free, {blocks.cached} cached, "
             f"{blocks.held} held, {blocks.freeing} freeing",
             f"requests: {status.running} running, {status.waiting} waiting",
+            *audit,
         ]
     )

@@ -1,6 +1,6 @@
 """What a running stack says of itself: every process asked at once over NATS, and the answers put beside state.json."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -9,10 +9,11 @@ from deploy.local.options import BROKERS
 from deploy.local.run_dir import Running, State
 from deploy.local.stack import SUPERVISOR
 from libs.contracts import codec, flow
-from libs.contracts.messages import ServiceStatus
+from libs.contracts.messages import CellStatus, ServiceStatus, StatusQuery
 from libs.runtime.bus import Bus
 
 ANSWER_WINDOW_S: Final = 0.5
+AUDIT_S: Final = 10.0
 
 
 class ServiceLine(msgspec.Struct, frozen=True):
@@ -46,23 +47,41 @@ class StackStatus(msgspec.Struct, frozen=True):
     running: int
     moved_sequences: int = 0  # of the schedulers' present terms, as the next one
     recomputed_tokens: int = 0
+    problems: tuple[str, ...] | None = None  # of an audit; None where none was asked for
 
     @property
     def ready(self) -> bool:
         return all(service.ready for service in self.services)
 
 
-async def ask_status(state: State) -> StackStatus:
-    """The status of the stack that `state` tells of. Raises Unavailable when its broker does not answer."""
+async def ask_status(state: State, *, audit: bool = False) -> StackStatus:
+    """The status of the stack that `state` tells of; with `audit` its schedulers look all over that they keep.
+
+    Raises Unavailable when its broker, or a scheduler that is to audit, does not answer.
+    """
     running = sum(child.pid != 0 and child.name not in BROKERS for child in state.children)
     async with Bus.connect(state.nats_url, service=SUPERVISOR, user=SUPERVISOR, password=state.nats_password) as bus:
-        return merge(state, await gather(bus, running, within_s=ANSWER_WINDOW_S))
+        answers = await gather(bus, running, within_s=ANSWER_WINDOW_S)
+        status = merge(state, answers)
+        if audit:
+            cells = sorted({cell.cell for answer in answers.values() for cell in answer.cells})
+            status = msgspec.structs.replace(status, problems=await _audit(bus, cells))
+        return status
 
 
 async def gather(bus: Bus, answers: int, *, within_s: float) -> dict[int, ServiceStatus]:
     """Statuses by pid, of so many processes or of those that answered in time."""
     payloads = await bus.scatter(flow.STATUS_SUBJECT, b"", answers=answers, within_s=within_s)
     return {status.pid: status for status in (codec.decode(ServiceStatus, payload) for payload in payloads)}
+
+
+async def _audit(bus: Bus, cells: Sequence[str]) -> tuple[str, ...]:
+    question = codec.encode_in("ControlMessage", StatusQuery(audit=True))
+    problems: list[str] = []
+    for cell in cells:
+        answer = await bus.request(flow.control_subject(cell), question, timeout_s=AUDIT_S)
+        problems += codec.decode(CellStatus, answer).problems
+    return tuple(problems)
 
 
 def merge(state: State, answers: Mapping[int, ServiceStatus]) -> StackStatus:

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from types import TracebackType
 
 from opentelemetry import trace
@@ -110,7 +111,9 @@ def _context(traceparent: str) -> Context:
     return Context() if parsed is None else set_span_in_context(NonRecordingSpan(parsed), Context())
 
 
+@lru_cache(maxsize=1024)
 def _parsed(traceparent: str) -> SpanContext | None:
+    """Kept: a step is linked to the stays in its batch one after the other, and these are in the next step again."""
     match = _TRACEPARENT.fullmatch(traceparent)
     if match is None or traceparent.startswith("ff"):
         return None

@@ -67,8 +67,10 @@ class Exited(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., term: _Optional[int] = ...) -> None: ...
 
 class StatusQuery(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("audit",)
+    AUDIT_FIELD_NUMBER: _ClassVar[int]
+    audit: bool
+    def __init__(self, audit: _Optional[bool] = ...) -> None: ...
 
 class ControlMessage(_message.Message):
     __slots__ = ("cancel", "stop_at", "resend", "delivered", "status_query", "exited")
@@ -107,7 +109,7 @@ class Resent(_message.Message):
     def __init__(self, known: _Optional[bool] = ..., position: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., end: _Optional[str] = ...) -> None: ...
 
 class CellStatus(_message.Message):
-    __slots__ = ("cell", "model", "term", "workers", "blocks_total", "blocks_free", "blocks_cached", "blocks_held", "blocks_freeing", "block_tokens", "waiting", "running", "moved_sequences", "recomputed_tokens")
+    __slots__ = ("cell", "model", "term", "workers", "blocks_total", "blocks_free", "blocks_cached", "blocks_held", "blocks_freeing", "block_tokens", "waiting", "running", "moved_sequences", "recomputed_tokens", "problems")
     CELL_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +124,7 @@ class CellStatus(_message.Message):
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     MOVED_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
     RECOMPUTED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     cell: str
     model: str
     term: int
@@ -136,4 +139,5 @@ class CellStatus(_message.Message):
     running: int
     moved_sequences: int
     recomputed_tokens: int
-    def __init__(self, cell: _Optional[str] = ..., model: _Optional[str] = ..., term: _Optional[int] = ..., workers: _Optional[_Iterable[str]] = ..., blocks_total: _Optional[int] = ..., blocks_free: _Optional[int] = ..., blocks_cached: _Optional[int] = ..., blocks_held: _Optional[int] = ..., blocks_freeing: _Optional[int] = ..., block_tokens: _Optional[int] = ..., waiting: _Optional[int] = ..., running: _Optional[int] = ..., moved_sequences: _Optional[int] = ..., recomputed_tokens: _Optional[int] = ...) -> None: ...
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cell: _Optional[str] = ..., model: _Optional[str] = ..., term: _Optional[int] = ..., workers: _Optional[_Iterable[str]] = ..., blocks_total: _Optional[int] = ..., blocks_free: _Optional[int] = ..., blocks_cached: _Optional[int] = ..., blocks_held: _Optional[int] = ..., blocks_freeing: _Optional[int] = ..., block_tokens: _Optional[int] = ..., waiting: _Optional[int] = ..., running: _Optional[int] = ..., moved_sequences: _Optional[int] = ..., recomputed_tokens: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...

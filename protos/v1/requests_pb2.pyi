@@ -36,7 +36,7 @@ class Request(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., gateway: _Optional[str] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping]] = ..., params: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., choices: _Optional[int] = ..., deadline_unix_ms: _Optional[int] = ..., echo_ids: _Optional[bool] = ..., priority: _Optional[int] = ..., is_timed: _Optional[bool] = ...) -> None: ...
 
 class Sequence(_message.Message):
-    __slots__ = ("request_id", "epoch", "gateway", "model", "tenant", "ids", "block_hashes", "params", "choices", "deadline_unix_ms", "priority", "is_timed")
+    __slots__ = ("request_id", "epoch", "gateway", "model", "tenant", "ids", "block_hashes", "params", "choices", "deadline_unix_ms", "priority", "is_timed", "adapter", "cache_salt")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     GATEWAY_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,8 @@ class Sequence(_message.Message):
     DEADLINE_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     IS_TIMED_FIELD_NUMBER: _ClassVar[int]
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     epoch: int
     gateway: str
@@ -61,7 +63,9 @@ class Sequence(_message.Message):
     deadline_unix_ms: int
     priority: int
     is_timed: bool
-    def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., gateway: _Optional[str] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., ids: _Optional[_Iterable[int]] = ..., block_hashes: _Optional[_Iterable[bytes]] = ..., params: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., choices: _Optional[int] = ..., deadline_unix_ms: _Optional[int] = ..., priority: _Optional[int] = ..., is_timed: _Optional[bool] = ...) -> None: ...
+    adapter: str
+    cache_salt: str
+    def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., gateway: _Optional[str] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., ids: _Optional[_Iterable[int]] = ..., block_hashes: _Optional[_Iterable[bytes]] = ..., params: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., choices: _Optional[int] = ..., deadline_unix_ms: _Optional[int] = ..., priority: _Optional[int] = ..., is_timed: _Optional[bool] = ..., adapter: _Optional[str] = ..., cache_salt: _Optional[str] = ...) -> None: ...
 
 class Accepted(_message.Message):
     __slots__ = ("request_id", "epoch", "cell", "prompt_tokens", "prompt_ids")

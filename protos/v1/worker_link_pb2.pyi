@@ -84,12 +84,14 @@ class Began(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., term: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
 class Candidate(_message.Message):
-    __slots__ = ("token_id", "logprob")
+    __slots__ = ("token_id", "logprob", "is_end")
     TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
     LOGPROB_FIELD_NUMBER: _ClassVar[int]
+    IS_END_FIELD_NUMBER: _ClassVar[int]
     token_id: int
     logprob: float
-    def __init__(self, token_id: _Optional[int] = ..., logprob: _Optional[float] = ...) -> None: ...
+    is_end: bool
+    def __init__(self, token_id: _Optional[int] = ..., logprob: _Optional[float] = ..., is_end: _Optional[bool] = ...) -> None: ...
 
 class RowResult(_message.Message):
     __slots__ = ("sequence", "epoch", "cursor", "position", "ids", "logprobs", "end", "at_until", "candidates")

@@ -55,6 +55,10 @@ class Body(Struct, kw_only=True):
     ignore_eos: bool | None = None
     min_tokens: int | None = None
     n: int | None = None
+    use_beam_search: bool | None = None
+    beam_width: int | None = None
+    length_penalty: float | None = None
+    early_stopping: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     return_token_ids: bool | None = None
@@ -76,7 +80,6 @@ class Body(Struct, kw_only=True):
     guided_whitespace_pattern: Raw = ABSENT
     include_stop_str_in_output: Raw = ABSENT
     kv_transfer_params: Raw = ABSENT
-    length_penalty: Raw = ABSENT
     logit_bias: Raw = ABSENT
     logits_processors: Raw = ABSENT
     logprobs: Raw = ABSENT
@@ -93,7 +96,6 @@ class Body(Struct, kw_only=True):
     structured_outputs: Raw = ABSENT
     suffix: Raw = ABSENT
     truncate_prompt_tokens: Raw = ABSENT
-    use_beam_search: Raw = ABSENT
     verbosity: Raw = ABSENT
 
 
@@ -134,7 +136,6 @@ NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         "echo": (False,),
         "frequency_penalty": (0,),
         "include_stop_str_in_output": (False,),
-        "length_penalty": (1,),
         "logit_bias": ({},),
         "logits_processors": ([],),
         "presence_penalty": (0,),
@@ -144,7 +145,6 @@ NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         "skip_special_tokens": (True,),
         "spaces_between_special_tokens": (True,),
         "suffix": ("",),
-        "use_beam_search": (False,),
     }
 )
 NEUTRAL_CHAT: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(

@@ -5,8 +5,10 @@ Pure but for the seed: a request without one gets a random seed here, so that it
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -22,6 +24,8 @@ MAX_STOPS = 16
 MAX_STOP_CHARS = 1000
 MAX_STOP_TOKEN_IDS = 128
 MAX_CHOICES = 128
+MAX_LENGTH_PENALTY = 10.0
+SEARCH_FIELDS = MappingProxyType({"beam_width": None, "length_penalty": 1, "early_stopping": False})  # when neutral
 MAX_COUNT = (1 << 31) - 1
 MAX_TIMEOUT_S = 86_400.0
 MIN_SEED, MAX_SEED = -(1 << 63), (1 << 64) - 1  # signed as OpenAI has it, or the same 64 bits unsigned
@@ -87,13 +91,14 @@ def validate(
         raise InvalidRequest(f"{name} with this value is not supported", param=name)
     stream = bool(body.stream)
     include_usage, continuous_usage = _stream_options(body, stream)
+    choices = _integer("n", body.n, 1, 1, limits.max_choices)
     return ValidRequest(
         kind=kind,
         model=body.model,
         prompt=chat_prompt(body.messages) if isinstance(body, ChatBody) else _completion_prompt(body, limits),
-        params=_params(body, limits, draw_seed),
+        params=replace(_params(body, limits, draw_seed), **_search(body, choices, limits)),
         stops=_stops(body.stop),
-        choices=_integer("n", body.n, 1, 1, limits.max_choices),
+        choices=choices,
         stream=stream,
         include_usage=include_usage,
         continuous_usage=continuous_usage,
@@ -189,6 +194,23 @@ def _params(body: Body, limits: Limits, draw_seed: Callable[[], int]) -> Samplin
         ignore_eos=bool(body.ignore_eos),
         stop_token_ids=token_ids("stop_token_ids", stop_token_ids, limits),
     )
+
+
+def _search(body: Body, choices: int, limits: Limits) -> dict[str, Any]:
+    """The parameters of a beam search. Its answers are known only when it is over, and their text is not cut."""
+    if not body.use_beam_search:
+        for name, neutral in SEARCH_FIELDS.items():
+            if getattr(body, name) not in (None, neutral):
+                raise InvalidRequest(f"{name} needs use_beam_search: true", param=name)
+        return {}
+    for name in ("stream", "stop"):
+        if getattr(body, name):
+            raise InvalidRequest(f"{name} is not supported with use_beam_search", param=name)
+    return {
+        "beam_width": _integer("beam_width", body.beam_width, choices, choices, limits.max_choices),
+        "length_penalty": _number("length_penalty", body.length_penalty, 1.0, -MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY),
+        "early_stopping": bool(body.early_stopping),
+    }
 
 
 def _max_tokens(body: Body, limits: Limits) -> int:

@@ -32,7 +32,7 @@ from services.scheduler.victim import forsakes, give_way
 
 def admit(state: State, now_s: float) -> None:
     """Admit until somebody must wait for something other than a prefix."""
-    headroom.release(state)
+    headroom.release(state, now_s)
     while (choice := _next(state)) is not None:
         if shedding.shed(state, choice, now_s) or headroom.hold(state, choice, now_s):
             continue
@@ -106,7 +106,7 @@ def _find_room(state: State, choice: Choice) -> bool:
         return True
     is_moving = state.resting or state.memory.pool.freeing or any(w.leaving for w in state.workers.values())
     is_alone = not (state.running or is_moving)
-    return is_alone and choice.keeps_blocks and give_way(state)
+    return is_alone and (choice.keeps_blocks or choice.beam is not None) and give_way(state)
 
 
 def _reserve_blocks(state: State, choice: Choice, hit: Hit, where: Place) -> bool:
@@ -146,7 +146,9 @@ def _start(state: State, choice: Choice, where: Place) -> None:
     if poison.runs_alone(choice):
         where.decode.isolates = choice.handle
     if where.prefill is where.decode:
-        residence.join(state, choice, where.decode, 1 if choice.forks else choice.params.max_tokens)
+        is_brief = bool(choice.forks) or choice.beam is not None
+        until = choice.generated + 1 if is_brief else choice.params.max_tokens
+        residence.join(state, choice, where.decode, until)
     else:
         where.decode.reserved.add(choice.handle)
         residence.join(state, choice, where.prefill, choice.generated + 1)

@@ -5,7 +5,7 @@ from typing import Any
 
 from libs.contracts.messages import Alive, Began, Gone, Hello, Leaving, Resync, StepResult
 from services.scheduler import apply_control, apply_gateway, apply_link, apply_step
-from services.scheduler.events import Answered, Arrived, Asked, Event, LinkClosed, Listed, Logged
+from services.scheduler.events import Answered, Arrived, Asked, AuditDue, Event, LinkClosed, Listed, Logged
 from services.scheduler.state import State
 
 _HANDLERS: dict[type, Callable[[State, Any, float], None]] = {
@@ -14,6 +14,7 @@ _HANDLERS: dict[type, Callable[[State, Any, float], None]] = {
     Answered: apply_gateway.answered,
     Logged: apply_gateway.logged,
     Asked: apply_control.asked,
+    AuditDue: apply_control.audit_due,
     Hello: apply_link.hello,
     Began: apply_link.began,
     Resync: apply_link.resync,

@@ -15,8 +15,9 @@ from libs.contracts.messages import (
     StopAt,
 )
 from services.scheduler import apply_link, lifecycle, recovery
+from services.scheduler.audit import audit
 from services.scheduler.choice import Choice
-from services.scheduler.events import Asked, Reply
+from services.scheduler.events import Asked, AuditDue, Audited, Reply
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
 from services.scheduler.status import cell_status
@@ -43,12 +44,26 @@ def _reply(state: State, message: object, now_s: float) -> Done | Resent | CellS
         case Delivered():
             return _delivered(state, message, now_s)
         case StatusQuery():
-            return cell_status(state)
+            return cell_status(state, _audit(state) if message.audit else ())
         case Exited():
             known = message.incarnation in state.workers
             apply_link.gone(state, Gone(message.incarnation), now_s)
             return Done(known)
     raise AssertionError(message)
+
+
+def audit_due(state: State, event: AuditDue, now_s: float) -> None:
+    """Nothing runs or waits."""
+    _audit(state)
+
+
+def _audit(state: State) -> tuple[str, ...]:
+    """What is wrong; it is counted, and somebody is told. O(everything)."""
+    problems = tuple(audit(state))
+    state.counts["audits"] += 1
+    state.counts["audit_violation"] += len(problems)
+    state.commands.append(Audited(problems))
+    return problems
 
 
 def _cancel(state: State, cancel: Cancel, now_s: float) -> Done:
@@ -75,18 +90,21 @@ def _delivered(state: State, delivered: Delivered, now_s: float) -> Done:
     group = state.requests.get(delivered.request_id)
     if group is None:
         return Done(known=False)
-    totals = tuple(choice.total for choice in group.choices)
-    if all(choice.end for choice in group.choices) and delivered.totals != totals:
+    totals = tuple(choice.total for choice in group.answers)
+    if all(choice.end for choice in group.answers) and delivered.totals != totals:
         state.counts["delivered_differs"] += 1
     lifecycle.forget(state, group, Reason.DELIVERED, now_s)
     return Done(known=True)
 
 
 def _resend(state: State, resend: Resend) -> Resent:
-    """As much of the log from `position` on as fits one reply; `end` only with the last of it."""
+    """As much of the log from `position` on as fits one reply; `end` only with the last of it.
+
+    Of a beam search nothing is known before it is over.
+    """
     choice = _choice(state, resend.request_id, resend.choice)
-    if choice is None:
-        return Resent(known=False, position=resend.position, ids=(), logprobs=(), end="")
+    if choice is None or (choice.beam is not None and choice.is_open):
+        return Resent(known=choice is not None, position=resend.position, ids=(), logprobs=(), end="")
     first = choice.prompt_tokens + resend.position
     ids = tuple(choice.ids[first : first + RESEND_TOKENS_MAX])
     logprobs = tuple(choice.logprobs[resend.position : resend.position + RESEND_TOKENS_MAX])

@@ -3,8 +3,10 @@
 The hottest path of the service: a steadily decoding row costs one append and two comparisons.
 """
 
+from libs.contracts.errors import NumericalError
 from libs.contracts.messages import RowResult, StepResult
 from services.scheduler import (
+    beam_step,
     forking,
     grants,
     lifecycle,
@@ -78,6 +80,9 @@ def _advance(state: State, worker: WorkerBook, choice: Choice, row: RowResult, a
         return
     is_first = not choice.generated
     _take_in(state, worker, choice, row)
+    if choice.beam is not None:
+        _grew(state, worker, choice, row, now_s)
+        return
     if is_first and choice.generated and choice.is_open:
         choice.explain(Reason.DECODING, now_s)
         lifecycle.started(state, choice)
@@ -101,6 +106,14 @@ def _drew(state: State, fork: Choice, row: RowResult, now_s: float) -> None:
         forking.drop(fork)
         state.queue.wake(tables.release(state.memory, fork))
         del state.choices[fork.handle]
+
+
+def _grew(state: State, worker: WorkerBook, choice: Choice, row: RowResult, now_s: float) -> None:
+    """A row of a beam search; a chunk in the middle of what is known tells nothing yet."""
+    if row.end and choice.is_open:
+        lifecycle.fail(state, choice, NumericalError("the model's output was not finite"), now_s)
+    if row.end or row.at_until:
+        beam_step.told(state, worker, choice, row, now_s)
 
 
 def _found(state: State, worker: WorkerBook, choice: Choice, row: RowResult, ahead: int, now_s: float) -> None:

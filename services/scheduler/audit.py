@@ -21,6 +21,11 @@ def audit(state: State) -> list[str]:
     ]
 
 
+def audit_memory(state: State) -> list[str]:
+    """What is wrong with blocks and prefixes alone. O(pool)."""
+    return [*_blocks(state), *_host_blocks(state), *audit_tree(state)]
+
+
 def _blocks(state: State) -> Iterator[str]:
     """Each block is free, cached, held or freeing, once, and referenced as often as tables and copies name it."""
     memory, pool = state.memory, state.memory.pool
@@ -73,9 +78,9 @@ def _choices(state: State) -> Iterator[str]:
         waits = (choice in state.queue) + (choice in state.swapped)
         is_idle = waits > 0 or handle in state.asking
         is_running = handle in state.running
-        is_fork = choice.leader is not None
-        if (handle in state.asking) + waits + is_running + choice.leaving + is_fork != 1:
-            yield f"{choice.request_id} must either ask, wait, run, leave or be about to fork"
+        is_apart = choice.leader is not None or choice.is_dormant
+        if (handle in state.asking) + waits + is_running + choice.leaving + is_apart != 1:
+            yield f"{choice.request_id} must either ask, wait, run, leave, be about to fork or rest in a search"
         yield from _forks(choice)
         if is_idle:
             yield from _idle(choice, state.memory.block_tokens)

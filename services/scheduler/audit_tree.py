@@ -80,6 +80,9 @@ def _shelves(memory: Memory) -> Iterator[str]:
     shelves, runs, gone = memory.shelves, memory.tree.runs, set[int]()
     if {block for shelf in shelves.tenants.values() for block in shelf} != set(shelves.blocks):
         yield "shelves do not know their blocks"
+    held = sum(min(len(shelf), shelves.bounds.floor) for shelf in shelves.tenants.values())
+    if shelves.evictable("") != len(shelves) - min(held, shelves.bounds.held):
+        yield "what floors hold does not add up"
     for tenant, shelf in shelves.tenants.items():
         for block in shelf:
             run = runs.get(block)

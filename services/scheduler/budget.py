@@ -1,7 +1,7 @@
 """How many prompt tokens one version may put into a worker's next step."""
 
+from services.scheduler.chunk_parts import parts
 from services.scheduler.chunk_size import MIN_TOKENS
-from services.scheduler.order import by_turn
 from services.scheduler.state import Policy
 from services.scheduler.worker_book import WorkerBook
 
@@ -10,7 +10,7 @@ LAST_CHUNKS = 2  # as one: a step for the rest of a prompt costs more than a lon
 
 
 def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
-    """Put chunk items into the worker's next version, in the order of the queue.
+    """Put chunk items into the worker's next version, parted as chunk_parts.py says.
 
     The prompt that is there longest moves on by a few whoever comes before it: it holds memory meanwhile.
 
@@ -22,16 +22,18 @@ def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
     rows = worker.decoding_rows
     fitting = max(int(worker.chunk_sizes.of(rows > 0).tokens) - rows, MIN_TOKENS)
     budget = min(fitting, _limit_tokens(worker, policy))
-    oldest = min(worker.prefilling.values(), key=lambda choice: choice.handle)
-    kept = min(oldest.unplanned, MIN_TOKENS, budget // OLDEST_PART)
-    for choice in by_turn(worker.prefilling.values()):
-        kept = 0 if choice is oldest else kept
-        if budget <= kept:
-            continue
-        tokens = _with_rest(choice.unplanned, budget - kept, worker, policy)
-        if tokens:
-            worker.plan_chunk(choice, tokens)
-            budget -= tokens
+    prefilling = worker.prefilling.values()
+    oldest = min(prefilling, key=lambda choice: choice.handle)
+    given = parts(prefilling, budget)
+    missing = min(oldest.unplanned, MIN_TOKENS, budget // OLDEST_PART) - given.get(oldest, 0)
+    if missing > 0:
+        given = parts(prefilling, budget - missing)
+        given[oldest] = given.get(oldest, 0) + missing
+    if len(given) == 1:
+        (only,) = given
+        given[only] = _with_rest(only.unplanned, budget, worker, policy)
+    for choice, tokens in given.items():
+        worker.plan_chunk(choice, tokens)
 
 
 def _with_rest(unplanned: int, budget: int, worker: WorkerBook, policy: Policy) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from libs.contracts.messages import BlockCopy, Fork, Resident, SamplingParams, Sequence, Swap
+from services.scheduler.beam import CANDIDATES_PER_BEAM, Beam
 from services.scheduler.prefix import Key
 from services.scheduler.reasons import WAITS, Reason
 from services.scheduler.share import Share
@@ -73,6 +74,8 @@ class Choice:
     leader: "Choice | None" = None  # whose first token it waits for
     stake: list[int] = field(default_factory=list)  # with a leader: the prompt's blocks of its table, then its own
 
+    beam: Beam | None = None  # of a beam search
+
     table: list[int] = field(default_factory=list)
     shared_blocks: int = 0  # the table's first, that are in the prefix tree
     copies: tuple[BlockCopy, ...] = ()  # not yet reported done
@@ -104,7 +107,7 @@ class Choice:
     @property
     def key(self) -> Key:
         """Whose prefixes it may share."""
-        return Key(self.sequence.tenant)
+        return Key(self.sequence.tenant, self.sequence.adapter, self.sequence.cache_salt)
 
     @property
     def gateway(self) -> str:
@@ -131,6 +134,20 @@ class Choice:
     @property
     def generated(self) -> int:
         return len(self.ids) - len(self.sequence.ids)
+
+    @property
+    def generated_ids(self) -> tuple[int, ...]:
+        return tuple(self.ids[len(self.sequence.ids) :])
+
+    @property
+    def candidates(self) -> int:
+        """How many tokens that may follow its worker is to tell, instead of drawing one."""
+        return 0 if self.beam is None else CANDIDATES_PER_BEAM * self.params.beam_width
+
+    @property
+    def is_dormant(self) -> bool:
+        """It has no part in its beam search now: no hypothesis, or one that waits for the others' candidates."""
+        return self.beam is not None and not self.beam.is_growing
 
     @property
     def total(self) -> int:
@@ -206,5 +223,6 @@ class Choice:
             cached_tokens=self.cached_tokens,
             traceparent=self.traceparent,
             reach=self.reach if self.copies and self.reach > self.cursor else 0,
+            candidates=self.candidates,
             forks=tuple(Fork(fork.handle, fork.index, fork.epoch) for fork in self.forks),
         )

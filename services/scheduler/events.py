@@ -57,6 +57,11 @@ class Logged:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditDue:
+    """Nothing has run or waited for a while: time to look whether all is as it must be."""
+
+
+@dataclass(frozen=True, slots=True)
 class LinkClosed:
     incarnation: str
 
@@ -71,6 +76,7 @@ class Listed:
 
 Event = (
     Arrived
+    | AuditDue
     | Asked
     | Answered
     | Logged
@@ -194,5 +200,12 @@ class UpdateIndex:
     evicted: tuple[bytes, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """An audit was made. `problems` has what is wrong, one line each: bugs of ours."""
+
+    problems: tuple[str, ...]
+
+
 Outward = Send | Refuse | Reply | Tell | Ask | AskHost | KillWorker
-Command = Outward | DeadLetter | AckRequest | Ordered | Started | OpenCell | UpdateIndex
+Command = Outward | DeadLetter | AckRequest | Ordered | Started | OpenCell | UpdateIndex | Audited

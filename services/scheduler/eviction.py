@@ -8,9 +8,13 @@ together hold at most half of the pool, and none is held against a choice that r
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import islice, takewhile
+from typing import NamedTuple
 
 ANYONE = None  # wants room at any price: no floor is held against it
 HELD_SHARE = 0.5  # of the pool, that all floors together may hold
+LATER = 1 << 62  # than any use
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +40,46 @@ class Bounds:
         return cls(*(int(share * total_blocks) for share in shares))
 
 
-@dataclass(frozen=True, slots=True)
-class Cached:
+class Cached(NamedTuple):
     """One tenant's cached blocks: how many, and when the oldest of them was used last (a count, not a time)."""
 
     blocks: int
     oldest: int
 
 
-def choose(tenants: Mapping[str, Cached], wanting: str | None, bounds: Bounds) -> str | None:
-    """Whose least recently used block goes; None when all that is cached is held for others.
+class Lot(NamedTuple):
+    """What may go before another tenant's turn comes: at most so many of its blocks, of those used last before that."""
+
+    tenant: str
+    blocks: int
+    before: int
+
+
+def choose(tenants: Mapping[str, Cached], wanting: str | None, bounds: Bounds) -> Lot | None:
+    """Whose least recently used blocks go; None when all that is cached is held for others.
 
     The tenant furthest above the ceiling; else the one whose block is the oldest, of those above the floor and the one
     that wants room; else, where floors hold more than they may together, or hold nothing against it, of all.
     """
     above = {tenant: cached for tenant, cached in tenants.items() if cached.blocks > bounds.ceiling}
     if above:
-        return max(above, key=lambda tenant: above[tenant].blocks)
+        tenant = max(above, key=lambda tenant: above[tenant].blocks)
+        return Lot(tenant, above[tenant].blocks - bounds.ceiling, LATER)
     free = {tenant: it for tenant, it in tenants.items() if it.blocks > bounds.floor or tenant == wanting}
-    if not free and (wanting is ANYONE or sum(it.blocks for it in tenants.values()) > bounds.held):
-        free = dict(tenants)
-    return min(free, key=lambda tenant: free[tenant].oldest, default=None)
+    if free:
+        tenant, before = _oldest(free)
+        return Lot(tenant, free[tenant].blocks - bounds.floor * (tenant != wanting), before)
+    spare = sum(it.blocks for it in tenants.values()) - (0 if wanting is ANYONE else bounds.held)
+    if spare <= 0:
+        return None
+    tenant, before = _oldest(tenants)
+    return Lot(tenant, spare, before)
+
+
+def _oldest(tenants: Mapping[str, Cached]) -> tuple[str, int]:
+    """Whose block is the oldest, and when the next one's was used last."""
+    first, *second = nsmallest(2, tenants, key=lambda tenant: tenants[tenant].oldest)
+    return first, tenants[second[0]].oldest if second else LATER
 
 
 class Shelves:
@@ -67,7 +90,7 @@ class Shelves:
     """
 
     def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
+        self.bounds = bounds
         self._uses = 0
         self._held = 0  # blocks below floors
         self.tenants: dict[str, OrderedDict[int, int]] = {}  # block → when it was used last
@@ -85,7 +108,7 @@ class Shelves:
         self._uses += 1
         shelf[block] = self._uses
         self.blocks[block] = tenant
-        self._held += len(shelf) <= self._bounds.floor
+        self._held += len(shelf) <= self.bounds.floor
 
     def wake(self, block: int) -> None:
         """It is referenced again, or gone; one that did not rest stays as it is."""
@@ -93,7 +116,7 @@ class Shelves:
         if tenant is not None:
             shelf = self.tenants[tenant]
             del shelf[block]
-            self._held -= len(shelf) < self._bounds.floor
+            self._held -= len(shelf) < self.bounds.floor
             if not shelf:
                 del self.tenants[tenant]
 
@@ -101,13 +124,16 @@ class Shelves:
         """How many may go for this tenant."""
         if wanting is ANYONE:
             return len(self.blocks)
-        own = min(len(self.tenants.get(wanting, ())), self._bounds.floor)
-        return len(self.blocks) - min(self._held - own, self._bounds.held)
+        own = min(len(self.tenants.get(wanting, ())), self.bounds.floor)
+        return len(self.blocks) - min(self._held - own, self.bounds.held)
 
-    def oldest(self, wanting: str | None) -> int | None:
-        """The block that goes next for this tenant; None when none may."""
+    def next_lot(self, wanting: str | None, blocks: int) -> list[int]:
+        """The blocks that go next for this tenant, at most so many; none when none may."""
         if len(self.tenants) == 1 and (wanting is ANYONE or wanting in self.tenants):
-            return next(iter(self.blocks))  # no choice, and the usual case
+            return list(islice(self.blocks, blocks))  # no choice, and the usual case
         tenants = {tenant: Cached(len(shelf), next(iter(shelf.values()))) for tenant, shelf in self.tenants.items()}
-        tenant = choose(tenants, wanting, self._bounds)
-        return None if tenant is None else next(iter(self.tenants[tenant]))
+        lot = choose(tenants, wanting, self.bounds)
+        if lot is None:
+            return []
+        older = takewhile(lambda rested: rested[1] < lot.before, self.tenants[lot.tenant].items())
+        return [block for block, _ in islice(older, min(blocks, lot.blocks))]

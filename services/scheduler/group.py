@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from libs.contracts.messages import Sequence
+from services.scheduler.beam import Search
 from services.scheduler.choice import Choice, Phase
 
 
@@ -11,7 +12,8 @@ class Group:
     """Owned by State, from the request's arrival until nobody owes anybody anything about it."""
 
     sequence: Sequence  # as it came
-    choices: tuple[Choice, ...]  # by index
+    choices: tuple[Choice, ...]  # by index; of a beam search as many as live on
+    search: Search | None = None
 
     @property
     def request_id(self) -> str:
@@ -38,6 +40,11 @@ class Group:
     @property
     def is_failed(self) -> bool:
         return any(choice.phase is Phase.FAILED for choice in self.choices)
+
+    @property
+    def answers(self) -> tuple[Choice, ...]:
+        """Those that its gateway knows of."""
+        return self.choices[: max(1, self.sequence.choices)]
 
     def choice(self, index: int) -> Choice | None:
         return self.choices[index] if index < len(self.choices) else None

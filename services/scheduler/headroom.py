@@ -1,50 +1,70 @@
 """What a tenant may not take although nobody else wants it yet: else who comes next waits for the end of a long answer.
 
-A tenant may have KEPT_RATIO times as many places, and as many blocks, as are left (Choudhury and Hahne, "Dynamic Queue
-Length Thresholds", 1998): of a cell that nobody else uses seven eighths, with others less. Where there never was
-another tenant it has everything.
+For each other tenant as many places are kept as it could use lately, up to an equal part. Beyond that a tenant may have
+KEPT_RATIO times as many places, and as many blocks, as are left (Choudhury and Hahne, "Dynamic Queue Length
+Thresholds", 1998): of a cell that nobody else uses seven eighths. Where there never was another tenant it has
+everything.
 """
 
-from services.scheduler import forking
+from collections import Counter
+
 from services.scheduler.choice import Choice
+from services.scheduler.lately import Lately
 from services.scheduler.reasons import Reason
 from services.scheduler.state import State
 
 KEPT_RATIO = 7
 
 
-def is_full(state: State, choice: Choice) -> bool:
-    """Whether its tenant has to wait for the end of a request of its own."""
-    if len(state.queue.tenants) < 2 or choice.was_admitted:
-        return False
-    tenant = choice.sequence.tenant
-    own = [running for running in state.running.values() if running.sequence.tenant == tenant]
-    left_places = state.policy.max_running - forking.rows(state)
-    if not own or left_places <= 0:
-        return False
-    places = sum(1 + len(running.forks) for running in own)
-    return places >= KEPT_RATIO * left_places or _takes_blocks(state, choice, own)
-
-
-def _takes_blocks(state: State, choice: Choice, own: list[Choice]) -> bool:
-    """Whether with this one its tenant would have more than its part of the pool."""
-    memory = state.memory
-    needs_blocks = memory.blocks_for(min(len(choice.ids) + 1, choice.slots))
-    left_blocks = memory.pool.total_blocks - memory.pool.held_blocks - needs_blocks
-    return sum(len(running.table) for running in own) + needs_blocks > KEPT_RATIO * left_blocks
-
-
 def hold(state: State, choice: Choice, now_s: float) -> bool:
     """Pass over all that its tenant has waiting in its class, if it has its part."""
-    if not is_full(state, choice):
+    if len(state.queue.tenants) < 2:
+        return False
+    tenant, places = choice.sequence.tenant, _places(state)
+    state.wanted.setdefault(tenant, Lately(now_s)).note(places[tenant] + choice.share.waiting, now_s)
+    if not _is_full(state, choice, places, now_s):
         return False
     choice.explain(Reason.TENANT_FULL, now_s)
     state.queue.hold(choice)
     return True
 
 
-def release(state: State) -> None:
+def release(state: State, now_s: float) -> None:
     """Look again at tenants that were passed over and have room now."""
     for choice in state.queue.held():
-        if not is_full(state, choice):
+        if not _is_full(state, choice, _places(state), now_s):
             state.queue.release(choice)
+
+
+def _places(state: State) -> Counter[str]:
+    """Of each tenant, with those that its choices will need from their first token on."""
+    places: Counter[str] = Counter()
+    for choice in state.running.values():
+        places[choice.sequence.tenant] += 1 + len(choice.forks)
+    return places
+
+
+def _is_full(state: State, choice: Choice, places: Counter[str], now_s: float) -> bool:
+    """Whether its tenant has to wait for the end of a request of its own."""
+    own = places[choice.sequence.tenant]
+    left = state.policy.max_running - places.total()
+    if choice.was_admitted or not own or left <= 0:
+        return False
+    kept = _kept_places(state, choice.sequence.tenant, places, now_s)
+    return left <= kept or own >= KEPT_RATIO * left or _takes_blocks(state, choice)
+
+
+def _kept_places(state: State, tenant: str, places: Counter[str], now_s: float) -> int:
+    """For the others, beside those that they have."""
+    wanted = {other: lately.most(now_s) for other, lately in state.wanted.items() if other != tenant}
+    part = state.policy.max_running // (1 + sum(most > 0 for most in wanted.values()))
+    return sum(max(0, min(most, part) - places[other]) for other, most in wanted.items())
+
+
+def _takes_blocks(state: State, choice: Choice) -> bool:
+    """Whether with this one its tenant would have more than its part of the pool."""
+    memory, tenant = state.memory, choice.sequence.tenant
+    needs_blocks = memory.blocks_for(min(len(choice.ids) + 1, choice.slots))
+    own_blocks = sum(len(other.table) for other in state.running.values() if other.sequence.tenant == tenant)
+    left_blocks = memory.pool.total_blocks - memory.pool.held_blocks - needs_blocks
+    return own_blocks + needs_blocks > KEPT_RATIO * left_blocks

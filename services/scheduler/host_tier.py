@@ -32,13 +32,14 @@ class HostTier:
         """`count` blocks, at the cost of prefixes; None, and nothing changed, where there are not so many."""
         if count > self.available_blocks:
             return None
-        while self.pool.free_blocks < count:
-            block = self.shelves.oldest(ANYONE)
-            if block is None:
+        while (missing := count - self.pool.free_blocks) > 0:
+            lot = self.shelves.next_lot(ANYONE, missing)
+            if not lot:
                 return None  # some that went have to wait for a worker
-            self.tree.evict(block)
-            self.shelves.wake(block)
-            self.pool.discard(block)
+            for block in lot:
+                self.tree.evict(block)
+                self.shelves.wake(block)
+                self.pool.discard(block)
         return tuple(self.pool.take(count))
 
     def share(self, host_blocks: Sequence[int]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from libs.contracts.errors import HeadraceError, InvalidRequest, WireError
 from libs.contracts.messages import Failed, Finished, Sequence
 from services.scheduler import forking, placement, residence, resting, tables
+from services.scheduler.beam import Beam, Search
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.events import AckRequest, Ordered, Send, Started, Tell
 from services.scheduler.group import Group
@@ -25,17 +26,21 @@ def arrive(state: State, sequence: Sequence, traceparent: str, now_s: float) -> 
     if state.cancelled.pop(sequence.request_id, None) is not None:
         _settle(state, sequence.request_id, Reason.CANCELLED)
         return None
-    wanted = max(1, min(sequence.choices, CHOICES_MAX))
+    search = Search.of(sequence.params)
+    wanted = max(1, min(max(sequence.choices, search.width if search else 0), CHOICES_MAX))
     choices = tuple(_choice(state, sequence, traceparent, now_s, index) for index in range(wanted))
-    group = state.requests[sequence.request_id] = Group(sequence, choices)
+    group = state.requests[sequence.request_id] = Group(sequence, choices, search)
     state.gateways.setdefault(group.gateway, Gateway(now_s)).request_ids.add(group.request_id)
     heapq.heappush(state.deadlines, (group.deadline_s, group.request_id))
     for choice in choices:
         state.choices[choice.handle] = choice
-        state.queue.push(choice)
+        choice.beam = Beam(is_live=choice is group.leader) if search else None
+        if not choice.is_dormant:
+            state.queue.push(choice)
     forking.gather(state, group)
     state.journal.append((group.leader, group.leader.reason))
-    if sequence.choices != len(choices) or not sequence.ids or sequence.params.max_tokens < 1:
+    is_counted = 1 <= sequence.choices <= (sequence.params.beam_width or CHOICES_MAX) <= CHOICES_MAX
+    if not is_counted or not sequence.ids or sequence.params.max_tokens < 1:
         problem = f"1 to {CHOICES_MAX} choices, a prompt and at least one token to generate are needed"
         fail(state, group.leader, InvalidRequest(problem), now_s)
     return group

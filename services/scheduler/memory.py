@@ -56,11 +56,12 @@ class Memory:
 
     def make_room(self, blocks: int, wanting: str | None = ANYONE) -> bool:
         """Evict until `blocks` are free. False when they are not yet: some may have to wait for a worker first."""
-        while self.pool.free_blocks < blocks:
-            block = self.shelves.oldest(wanting)
-            if block is None:
+        while (missing := blocks - self.pool.free_blocks) > 0:
+            lot = self.shelves.next_lot(wanting, missing)
+            if not lot:
                 return False
-            self._evict(block)
+            for block in lot:
+                self._evict(block)
         return True
 
     def share(self, hit: Hit) -> None:

@@ -81,6 +81,7 @@ class StateCollector(Collector):
             "Tokens whose KV a lost worker had written and that was written again.",
             counts["recomputed_tokens"],
         )
+        yield self._counter("headrace_audit_violations", "Findings of audits: bugs.", counts["audit_violation"])
         yield self._cache_config()
         yield self._events()
 

@@ -79,8 +79,11 @@ def _adopt(state: State, choice: Choice, now_s: float) -> None:
     """Let it go on as a resident of the worker that has most of it, in the same epoch.
 
     A prompt that others wait for to fork from it is computed again: its worker may have drawn for them what nobody has.
+    So is a beam search.
     """
-    if choice not in state.queue or choice.forks or not choice.is_older or poison.runs_alone(choice):
+    if choice not in state.queue or not choice.is_older or poison.runs_alone(choice):
+        return
+    if choice.forks or choice.beam is not None:
         return
     if choice.params.logprobs >= 0 or not lifecycle.fit_to_cell(state, choice):
         return  # Hello tells no log-probabilities: they are computed again

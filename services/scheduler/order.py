@@ -1,4 +1,4 @@
-"""The order in which waiting choices are looked at, and that of all else that has to be shared out.
+"""The order in which waiting choices are looked at, and that in which running ones keep their memory.
 
 Suspects of a worker's death come first, then priority classes, the lowest number first, and in a class whoever was
 admitted before, the earliest deadline, fair share between tenants, arrival (fair_queue.py). A choice that waits for
@@ -7,7 +7,6 @@ stood before.
 """
 
 import heapq
-from collections.abc import Iterable
 
 from services.scheduler.choice import Choice
 from services.scheduler.fair_queue import LEAD_TOKENS, FairQueue
@@ -27,19 +26,6 @@ def rank(choice: Choice) -> Rank:
     after a step or two.
     """
     return (not runs_alone(choice), choice.sequence.priority, choice.handle)
-
-
-def by_turn(choices: Iterable[Choice]) -> list[Choice]:
-    """Running choices in the order of the queue: a deadline counts unless its tenant is too far ahead of the others."""
-    running = list(choices)
-    least = min((choice.share.served for choice in running), default=0)
-
-    def turn(choice: Choice) -> tuple[bool, int, float, int, int]:
-        share, (is_usual, priority, handle) = choice.share, rank(choice)
-        due_s = choice.due_s if share.served - least <= LEAD_TOKENS else float("inf")
-        return (is_usual, priority, due_s, share.served, handle)
-
-    return sorted(running, key=turn)
 
 
 class WaitQueue:

@@ -36,14 +36,14 @@ def part(state: State, leader: Choice, worker: WorkerBook, now_s: float) -> None
 
 
 def _branch(state: State, leader: Choice, fork: Choice, worker: WorkerBook, now_s: float) -> None:
-    _take_stake(state.memory, leader, fork)
+    take_stake(state.memory, leader, fork)
     fork.cached_tokens, fork.is_ordered, fork.phase = leader.cached_tokens, True, Phase.DECODING
     fork.explain(Reason.DECODING, now_s)
     residence.join(state, fork, worker, fork.params.max_tokens)
     state.needy[fork.handle] = fork  # its stake holds one token more
 
 
-def _take_stake(memory: Memory, leader: Choice, fork: Choice) -> None:
+def take_stake(memory: Memory, leader: Choice, fork: Choice) -> None:
     """Its stake becomes its table: the prompt's full blocks, then its own, the first of them a copy of the tail."""
     full, tail_tokens = divmod(leader.prompt_tokens, memory.block_tokens)
     prompt_blocks = memory.blocks_for(leader.prompt_tokens)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from libs.contracts.errors import ExactnessViolation, Poison
 from libs.contracts.messages import ChoiceEpoch, ChoiceLog, EpochRaised, FencedOff, LogQuery, RequestLog
 from services.scheduler import forking, keeping, lifecycle, poison, residence, resting, tables
+from services.scheduler.beam import Search
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.events import Ask, DeadLetter, KillWorker, Send
 from services.scheduler.group import Group
@@ -56,8 +57,9 @@ def inquire(state: State, group: Group, now_s: float) -> None:
     """A new request may have been computed under an older term: ask its gateway before doing it again."""
     forking.take_forks(group.leader)
     query = LogQuery((group.request_id,), state.term, state.policy.cell)
-    _ask(state, group.choices, query, now_s)
-    for choice in group.choices:
+    begun = [choice for choice in group.choices if not choice.is_dormant]
+    _ask(state, begun, query, now_s)
+    for choice in begun:
         state.queue.remove(choice)
         choice.answer_by_s = now_s + ANSWER_S
 
@@ -69,9 +71,12 @@ def logged(state: State, log: RequestLog, now_s: float) -> None:
         return
     if not log.live:
         lifecycle.forget(state, group, Reason.CANCELLED, now_s)
-    elif {held.choice for held in log.choices if held.end} >= set(range(len(group.choices))):
+    elif {held.choice for held in log.choices if held.end} >= set(range(len(group.answers))):
         lifecycle.forget(state, group, Reason.DELIVERED, now_s)
     else:
+        if group.search is not None:
+            _search_on(state, group, group.search, log, now_s)
+            return
         for held in log.choices:
             choice = group.choice(held.choice)
             if choice is not None and choice.is_open:
@@ -81,7 +86,7 @@ def logged(state: State, log: RequestLog, now_s: float) -> None:
 
 def heard(state: State, choice: Choice, epoch: int, now_s: float) -> None:
     """Its gateway names the attempt that it listens to: one begun without its answer may be below that."""
-    if choice.is_blind and choice.is_open and epoch >= choice.epoch:
+    if choice.beam is None and choice.is_blind and choice.is_open and epoch >= choice.epoch:
         state.counts["raised_unanswered"] += 1
         _raise_above(state, choice, epoch, now_s)
 
@@ -172,6 +177,15 @@ def _ask(state: State, choices: Sequence[Choice], message: EpochRaised | LogQuer
         state.asking[choice.handle] = choice
     first = choices[0]
     state.commands.append(Ask(first.gateway, first.request_id, message, first.traceparent))
+
+
+def _search_on(state: State, group: Group, search: Search, log: RequestLog, now_s: float) -> None:
+    """Its gateway knows nothing of a search but its answers, which it takes in no older epoch than it has raised."""
+    for held in log.choices:
+        search.epochs[held.choice] = max(search.epochs.get(held.choice, 0), held.epoch)
+    for choice in group.choices:
+        if choice.phase is Phase.ASKING:
+            resume(state, choice, now_s)
 
 
 def _learned(state: State, choice: Choice, held: ChoiceLog, now_s: float) -> None:

@@ -8,6 +8,7 @@ from libs.runtime.bus import Bus
 from libs.runtime.prefix_index import PrefixIndex
 from libs.runtime.process import leave_at_once
 from libs.runtime.ring import OFF, Ring
+from services.scheduler.auditor import Auditor
 from services.scheduler.background import Background, run_beside
 from services.scheduler.broker_watch import BrokerWatch
 from services.scheduler.config import Config
@@ -18,6 +19,7 @@ from services.scheduler.events import (
     AckRequest,
     Ask,
     AskHost,
+    Audited,
     DeadLetter,
     KillWorker,
     OpenCell,
@@ -48,6 +50,7 @@ class Reign:
         self.state, self.metrics = state, Metrics(state)
         self._config, self._register, self._loop, self._standby = config, register, loop, standby
         self._background = Background()
+        self._auditor = Auditor(state, loop.post)
 
     @classmethod
     async def begin(
@@ -69,6 +72,7 @@ class Reign:
         claim = Register.claim(bus, config, port) if standby is None else Register.lead(bus, config, port, standby)
         register = await claim
         reign = cls(config, register, State(config.policy, register.term), loop, standby)
+        loop.on_turn.append(reign._auditor.on_turn)
         loop.on_turn.append(WaitSpans(loop.clock.monotonic_ns).on_turn)
         if ring.is_on:
             loop.on_turn.append(DecisionRecords(ring, reign.state, loop.clock.monotonic_ns).on_turn)
@@ -87,6 +91,7 @@ class Reign:
                 self._watch.run(),
                 *([_give_way(self._standby, state.term)] if self._standby is not None else []),
             )
+        self._auditor.close()
         await self._background.settle(config.drain_s)
 
     async def _open(self, bus: Bus, index: PrefixIndex, links: Links) -> None:
@@ -122,6 +127,7 @@ class Reign:
             DeadLetter: self._dead_letters.bury,
             OpenCell: self._register.open,
             UpdateIndex: self._updates.update,
+            Audited: self._auditor.told,
         }
 
     def _acknowledge(self, command: AckRequest) -> None:

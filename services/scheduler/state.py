@@ -8,6 +8,7 @@ from services.scheduler.choice import Choice, Noted
 from services.scheduler.events import Command
 from services.scheduler.eviction import Caching
 from services.scheduler.group import Group
+from services.scheduler.lately import Lately
 from services.scheduler.memory import Memory
 from services.scheduler.order import WaitQueue
 from services.scheduler.swap_cost import COST, SwapRates
@@ -101,6 +102,7 @@ class State:
         self.requests: dict[str, Group] = {}
         self.choices: dict[int, Choice] = {}
         self.queue = WaitQueue()
+        self.wanted: dict[str, Lately] = {}  # tenant → places that it could have used
         self.swapped = SwapQueue()  # wait as well, and resume first
         self.swap_rates = SwapRates()
         self.resting: Resting | None = None  # a prefix on its way to the host tier

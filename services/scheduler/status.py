@@ -4,7 +4,8 @@ from libs.contracts.messages import CellStatus
 from services.scheduler.state import DECODE, DISAGGREGATED, PREFILL, State
 
 
-def cell_status(state: State) -> CellStatus:
+def cell_status(state: State, problems: tuple[str, ...] = ()) -> CellStatus:
+    """`problems` are those of an audit just made."""
     pool = state.memory.pool
     return CellStatus(
         cell=state.policy.cell,
@@ -21,6 +22,7 @@ def cell_status(state: State) -> CellStatus:
         running=len(state.running),
         moved_sequences=state.counts["moved_sequences"],
         recomputed_tokens=state.counts["recomputed_tokens"],
+        problems=problems,
     )
 
 

@@ -98,7 +98,8 @@ def _costs(state: State, victim: Choice) -> Costs:
     memory, worker = state.memory, state.workers[victim.worker]
     first = swapping.first_private(memory, victim)
     blocks = memory.blocks_for(victim.cursor) - first
-    may_swap = blocks > 0 and not (victim.has_items or victim.forks or worker.is_unsent(victim))
+    is_bound = victim.forks or victim.beam is not None  # to others, who wait for what it is about to tell
+    may_swap = blocks > 0 and not (victim.has_items or is_bound or worker.is_unsent(victim))
     return costs(
         state.swap_rates,
         blocks=max(blocks, 0),

@@ -46,6 +46,7 @@ def _body(model: str, operation: Operation) -> dict[str, Any]:
         "max_tokens": params.max_tokens,
         "temperature": params.temperature,
         "seed": params.seed,
+        "n": operation.choices,
         "ignore_eos": params.ignore_eos,
         "stop": list(operation.stop),
         "stream": True,
@@ -65,5 +66,7 @@ def _note(operation: Operation, text: str) -> None:
         return
     operation.usage = event.get("usage") or operation.usage
     for choice in event["choices"]:
-        operation.parts.append(Part(now_s, tuple(choice.get("token_ids") or ()), choice["text"]))
-        operation.finish_reason = choice["finish_reason"] or operation.finish_reason
+        index = choice["index"]
+        operation.parts.append(Part(now_s, tuple(choice.get("token_ids") or ()), choice["text"], index))
+        if choice["finish_reason"]:
+            operation.finish_reasons[index] = choice["finish_reason"]

@@ -5,6 +5,7 @@ connection ended without a word: what became of it is not known.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +23,7 @@ class Part(msgspec.Struct, frozen=True):
     at_s: float
     ids: tuple[int, ...]
     text: str
+    choice: int = 0
 
 
 class Operation(msgspec.Struct):
@@ -31,16 +33,21 @@ class Operation(msgspec.Struct):
     prompt_ids: tuple[int, ...]
     params: SamplingParams
     stop: tuple[str, ...] = ()
+    choices: int = 1
     invoked_s: float = 0.0
     ended_s: float = 0.0
     request_id: str = ""
     parts: list[Part] = []
     outcome: Outcome = ""
     endings: int = 0  # how often it came to an end: once, in a sound history
-    finish_reason: str = ""
+    finish_reasons: dict[int, str] = {}  # by choice
     usage: dict[str, Any] | None = None
     status: int = 0
     error: str = ""  # what a client was told, or what became of the connection
+
+    @property
+    def finish_reason(self) -> str:
+        return self.finish_reasons.get(0, "")
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -55,6 +62,22 @@ class Operation(msgspec.Struct):
         """The longest wait for news of this stream, the wait for the first included."""
         times = [self.invoked_s, *(part.at_s for part in self.parts), self.ended_s]
         return max(after - before for before, after in pairwise(times))
+
+    def choice(self, index: int) -> "Operation":
+        """One of its choices as a request of its own, which it equals with seed + index."""
+        if self.choices == 1:
+            return self
+        alone = msgspec.structs.replace(
+            self,
+            choices=1,
+            params=replace(self.params, seed=(self.params.seed + index) % (1 << 64)),
+            parts=[part for part in self.parts if part.choice == index],
+            finish_reasons={0: self.finish_reasons.get(index, "")},
+        )
+        if self.usage is not None:
+            others = sum(len(part.ids) for part in self.parts if part.choice != index)
+            alone.usage = {**self.usage, "completion_tokens": self.usage.get("completion_tokens", 0) - others}
+        return alone
 
     def end(self, outcome: Outcome, now_s: float, error: str = "") -> None:
         """Only the first end counts; a second one is a fault that the checker finds."""
@@ -97,9 +120,14 @@ class History(msgspec.Struct):
     may_fail: bool = False  # the fault was one that clients may see: their own gateway's
 
     def invoke(
-        self, prompt_ids: Sequence[int], params: SamplingParams, now_s: float, stop: Sequence[str] = ()
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        now_s: float,
+        stop: Sequence[str] = (),
+        choices: int = 1,
     ) -> Operation:
-        operation = Operation(len(self.operations), tuple(prompt_ids), params, tuple(stop), now_s)
+        operation = Operation(len(self.operations), tuple(prompt_ids), params, tuple(stop), choices, now_s)
         self.operations.append(operation)
         return operation
 

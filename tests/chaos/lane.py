@@ -54,9 +54,9 @@ class Lane:
         self.run_dir = RunDir(folder / "run")
         self._armed, self._supervisor_log = folder / "failpoints", folder / "supervisor.log"
         scheduler = {"instance": "scheduler-0", "event_log_path": str(self.run_dir.logs / "events.jsonl")}
-        scheduler |= {"preemption": str(options.get("preemption", "cost"))}
+        scheduler |= options.get("scheduler", {})
         self._options = {
-            **{name: value for name, value in options.items() if name != "preemption"},
+            **{name: value for name, value in options.items() if name != "scheduler"},
             "run_dir": str(self.run_dir.path),
             "model_dir": str(options.get("model_dir") or make_tiny_model(folder)),
             "model": self.model,

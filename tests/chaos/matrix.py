@@ -17,12 +17,10 @@ PAUSE_S: Final = 1.4  # beyond every liveness limit, which are a second
 ACTIONS: Final = ("kill", f"pause:{PAUSE_S}")
 ROLES: Final = ("hybrid", "disaggregated")
 STARVED: Final = "starved"
+SWAPS: Final = {"preemption": "swap", "prefix_caching": "false"}  # else what is swapped out may still be in the pool
 LANES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {  # name → role, options
     **{role: (role, OPTIONS) for role in ROLES},
-    STARVED: (
-        "hybrid",
-        {**OPTIONS, "prefill": 0, "decode": 1, "kv_blocks": 10, "host_blocks": 32, "preemption": "swap"},
-    ),
+    STARVED: ("hybrid", {**OPTIONS, "prefill": 0, "decode": 1, "kv_blocks": 12, "host_blocks": 64, "scheduler": SWAPS}),
 }
 STREAMS: Final = 4
 FIRES_WITHIN_S: Final = 8.0  # of the end of the last stream
@@ -80,11 +78,6 @@ class Case:
         return {"host": "supervisor", "worker": "decode_worker"}.get(owner := self.point.partition(".")[0], owner)
 
     @property
-    def longer_tokens(self) -> int:
-        """Where blocks are to run short, answers are long enough for that."""
-        return 40 if self.lane == STARVED else 0
-
-    @property
     def ends_the_stack(self) -> bool:
         return self.service == "supervisor" and self.action == "kill"
 
@@ -108,11 +101,15 @@ def _lane_of(point: str, turn: int) -> str:
     return "disaggregated" if point in HANDED_OVER else ROLES[turn % 2]
 
 
-def requests(rng: random.Random, history: History, *, longer_tokens: int = 0) -> list[Operation]:
-    """A few clients: greedy, sampled by a seed, one with a stop string, prompts with and without a common beginning."""
+def requests(rng: random.Random, history: History, *, is_starved: bool = False) -> list[Operation]:
+    """A few clients: greedy, sampled by a seed, one with a stop string, prompts with and without a common beginning.
+
+    Where blocks are to run short, there are more of them, with longer answers.
+    """
     shared = [rng.randrange(10, 1000) for _ in range(40)]
     operations = []
-    for number in range(STREAMS):
+    longer_tokens, streams = (50, 2 * STREAMS) if is_starved else (0, STREAMS)
+    for number in range(streams):
         own = [rng.randrange(10, 1000) for _ in range(rng.randint(3, 30))]
         params = SamplingParams(
             temperature=0.8 * (number % 2),
@@ -121,7 +118,8 @@ def requests(rng: random.Random, history: History, *, longer_tokens: int = 0) ->
             ignore_eos=number != 0,
         )
         prompt = own if number % 2 else shared + own
-        operations.append(history.invoke(prompt, params, time.monotonic(), stop=("7",) if number == 3 else ()))
+        stop, choices = ("7",) if number == 3 else (), rng.choice((1, 2, 3))
+        operations.append(history.invoke(prompt, params, time.monotonic(), stop, choices))
     return operations
 
 
@@ -134,7 +132,7 @@ async def run_case(lane: Lane, case: Case) -> History:
     lane.arm(*_lines(lane, case))
     try:
         streams = [
-            asyncio.create_task(lane.perform(each)) for each in requests(rng, history, longer_tokens=case.longer_tokens)
+            asyncio.create_task(lane.perform(each)) for each in requests(rng, history, is_starved=case.lane == STARVED)
         ]
         await _provoke(lane, case, streams)
         history.plant(case.name, await _fired(lane, case, streams))

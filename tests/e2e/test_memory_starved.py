@@ -26,7 +26,10 @@ async def ids_of(stack: Stack, prompt_ids: list[int]) -> list[int]:
     return ids
 
 
-@pytest.mark.parametrize("preemption", ["swap", "recompute", "cost"])
+NIGHTLY = (pytest.param(way, marks=pytest.mark.whole) for way in ("recompute", "cost"))
+
+
+@pytest.mark.parametrize("preemption", ["swap", *NIGHTLY])
 async def test_everybody_finishes_with_the_undisturbed_ids(stack: StackFactory, preemption: str) -> None:
     """Greedy ids of the reference library; the way asked for is taken, and no block of pool or tier is left."""
     running = stack(

@@ -179,3 +179,37 @@ def fake_loaded(
         tier=tier,
         tier_name=f"fake/{id(tier):x}" if tier else "",
     )
+
+
+def best_of_beams(prompt_ids: Sequence[int], params: SamplingParams, count: int) -> list[tuple[tuple[int, ...], str]]:
+    """The `count` best hypotheses of a beam search and how they end: written without blocks, batches or orders."""
+    ending = {*params.stop_token_ids, *(() if params.ignore_eos else EOS_IDS)}
+    width, finished = params.beam_width, list[tuple[float, tuple[int, ...], str]]()
+    live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    for tokens in range(1, params.max_tokens + 1):
+        banned = tuple(ending) if tokens - 1 < params.min_tokens else ()
+        spec = SampleSpec(params, tokens - 1, 0, banned, 2 * width)
+        grown = [
+            (-(score + one.logprob), parent, one.token_id)
+            for parent, (score, ids) in enumerate(live)
+            for one in candidates(array("I", (*prompt_ids, *ids)), spec)
+        ]
+        following: list[tuple[float, tuple[int, ...]]] = []
+        for cost, parent, token in sorted(grown):
+            ids = (*live[parent][1], token)
+            if len(following) == width:
+                break
+            if token not in ending:
+                following.append((-cost, ids))
+            if token in ending or tokens == params.max_tokens:
+                reason = "stop" if token in ending else "length"
+                finished.append((-cost / tokens**params.length_penalty, ids, reason))
+        live = following
+        finished = sorted(finished, key=lambda one: -one[0])[:width]
+        if not live or (len(finished) == width and _is_enough(params, finished[-1][0], live[0][0], tokens)):
+            break
+    return [(ids, reason) for _, ids, reason in finished[:count]]
+
+
+def _is_enough(params: SamplingParams, worst: float, best_live: float, tokens: int) -> bool:
+    return params.early_stopping or worst >= best_live / tokens**params.length_penalty

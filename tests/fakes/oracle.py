@@ -7,6 +7,7 @@ Axes: S positions so far, W new tokens, Q query heads, H kv heads, D head dim, V
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,27 @@ class Oracle:
             if len(ids) == params.max_tokens or ids[-1] in stops:
                 return ids
             logits = self.logits(ids[-1:], cache)
+
+    def beam_search(self, prompt_ids: Sequence[int], params: SamplingParams) -> tuple[list[list[int]], float]:
+        """The best hypotheses, all of one length, and the least gap between two scores that were put in order.
+
+        No hypothesis may end before max_tokens: nothing is shared, and every step computes all of it again.
+        """
+        live, gap = [(0.0, list[int]())], float("inf")
+        for _ in range(params.max_tokens):
+            grown = [
+                (score + logprob, ids, token_id)
+                for score, ids in live
+                for token_id, logprob in self._likeliest([*prompt_ids, *ids], 2 * params.beam_width)
+            ]
+            best = sorted(grown, key=lambda one: -one[0])[: params.beam_width + 1]
+            gap = min([gap, *(first[0] - second[0] for first, second in pairwise(best))])
+            live = [(score, [*ids, token_id]) for score, ids, token_id in best[: params.beam_width]]
+        return [ids for _, ids in live], gap
+
+    def _likeliest(self, ids: Sequence[int], count: int) -> list[tuple[int, float]]:
+        logprobs, token_ids = torch.log_softmax(self.logits(ids, Cache()).double(), 0).topk(count)
+        return list(zip(token_ids.tolist(), logprobs.tolist(), strict=True))
 
     @torch.inference_mode()
     def logits(self, ids: Sequence[int], cache: "Cache") -> torch.Tensor:

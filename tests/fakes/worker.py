@@ -140,7 +140,8 @@ class FakeWorker:
         for resident, row in zip(report.residents, report.result.rows, strict=True):
             if resident.choice == 0:
                 self._frame(resident.request_id, row)
-            self.on_frame(resident, row)
+            if not resident.candidates:
+                self.on_frame(resident, row)
         return report.result
 
     def _sample(self, step: Step) -> list[Sampled | None]:

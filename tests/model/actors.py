@@ -134,7 +134,8 @@ class Gateway(Process):
         """Whether it takes anything of this attempt, or of one that is to fork from it."""
         stream = self.hub._streams.get(resident.request_id)
         attempts = [(resident.choice, resident.epoch), *((fork.choice, fork.epoch) for fork in resident.forks)]
-        return stream is not None and any(stream.choices[choice].epoch <= epoch for choice, epoch in attempts)
+        known = stream.choices if stream is not None else ()
+        return any(choice < len(known) and known[choice].epoch <= epoch for choice, epoch in attempts)
 
     async def _serve(self) -> None:
         async with self.hub.running(), listening(self._client.as_bus(), self.name, self.hub):

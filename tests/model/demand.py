@@ -11,7 +11,7 @@ from services.gateway.metrics import Metrics
 from services.gateway.observe import Observer
 from services.gateway.stream import ClientGone, Stream, Ticket
 from services.gateway.validate import Kind, ValidRequest
-from tests.fakes.engine import VOCAB_SIZE, expected
+from tests.fakes.engine import VOCAB_SIZE, best_of_beams, expected
 
 MODEL, CELL = "m", "c0"
 TIMEOUT_S = 3600.0
@@ -25,6 +25,7 @@ SAMPLINGS = (
     SamplingParams(temperature=0.7, seed=4, max_tokens=40),
     SamplingParams(temperature=0.0, max_tokens=40, min_tokens=4, stop_token_ids=tuple(range(0, VOCAB_SIZE, 16))),
     SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True, logprobs=0),
+    SamplingParams(max_tokens=14, beam_width=3, length_penalty=0.5),
 )
 STOP_PLACES = (None, None, 0, 3, 17)  # which token of the answer its stop string is, if it has one
 
@@ -92,14 +93,20 @@ class Demand:
         prompt = tuple(FIRST_IDS[first] + index % 300 for index in range(LENGTHS[length]))
         params = SAMPLINGS[sampling]
         room = min(params.max_tokens, self._limit_tokens - len(prompt))
-        undisturbed = [expected(prompt, replace(params, max_tokens=room), index) for index in range(choices)]
+        undisturbed = _undisturbed(prompt, replace(params, max_tokens=room), choices)
         answers = [Answer(ids, ids, reason) for ids, reason in undisturbed]
         stops: tuple[str, ...] = ()
         ids = answers[0].ids
-        if place is not None and params.min_tokens <= place < len(ids) - 1:
+        if place is not None and not params.beam_width and params.min_tokens <= place < len(ids) - 1:
             stops = (Words().token_bytes(ids[place]).decode(),)
             answers = [_stopped(answer, params.min_tokens, ids[place]) for answer in answers]
         return Call(f"cmpl-{next(self._numbers)}", gateway, prompt, params, stops, tuple(answers))
+
+
+def _undisturbed(prompt: tuple[int, ...], params: SamplingParams, choices: int) -> list[tuple[tuple[int, ...], str]]:
+    if params.beam_width:
+        return best_of_beams(prompt, params, choices)
+    return [expected(prompt, params, choice) for choice in range(choices)]
 
 
 def _stopped(answer: Answer, min_tokens: int, stop: int) -> Answer:

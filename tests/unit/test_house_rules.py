@@ -26,6 +26,7 @@ SERVICE_FILES = ("README.md", "__main__.py", "config.py")
 CARRIERS = {  # modules of the scheduler that wait, send or read: everything else there is a decision
     "__init__",
     "__main__",
+    "auditor",
     "background",
     "broker_watch",
     "dead_letters",

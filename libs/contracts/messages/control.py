@@ -61,6 +61,8 @@ class Exited:
 class StatusQuery:
     """Supervisor, CLI → scheduler. Answered by CellStatus."""
 
+    audit: bool = False  # check what must always be true of blocks, tables and orders, and say what is not
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -92,6 +94,7 @@ class CellStatus:
     running: int
     moved_sequences: int = 0  # taken from workers that could not confirm it
     recomputed_tokens: int = 0  # KV that a lost worker had written and that was written again
+    problems: tuple[str, ...] = ()  # of an audit that was asked for; empty when all is well
 
 
 ControlMessage = Cancel | StopAt | Resend | Delivered | StatusQuery | Exited

@@ -59,6 +59,7 @@ class Candidate:
 
     token_id: int
     logprob: float
+    is_end: bool = False  # it would end the sequence
 
 
 @dataclass(frozen=True, slots=True)

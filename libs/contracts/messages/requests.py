@@ -19,6 +19,9 @@ class SamplingParams:
     ignore_eos: bool = False
     stop_token_ids: tuple[int, ...] = ()
     logprobs: int = -1  # −1 none, 0 the sampled token's
+    beam_width: int = 0  # above 0: nothing is drawn, the best of so many hypotheses are kept
+    length_penalty: float = 1.0  # of finished hypotheses: score / tokens ^ length_penalty
+    early_stopping: bool = False  # the search is over with the first beam_width finished hypotheses
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ class Sequence:
     deadline_unix_ms: int
     priority: int = 0  # as Request has both
     is_timed: bool = False
+    adapter: str = ""  # prefixes are shared within tenant, adapter and cache salt
+    cache_salt: str = ""
 
 
 @dataclass(frozen=True, slots=True)

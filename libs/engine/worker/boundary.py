@@ -52,7 +52,19 @@ class Boundary:
         self._laps.lap(ORDERS)
 
     def take(self) -> bool:
-        """Then one version with its resets, copies and swaps. False when there was none.
+        """Then the next version, and those behind it until one asks for a step. False when there was none.
+
+        A prompt's chunk would otherwise wait for a step that is there for a grant alone.
+        """
+        has_taken = False
+        while self._take_one():
+            has_taken = True
+            if self._residents.asks_for_step:
+                break
+        return has_taken
+
+    def _take_one(self) -> bool:
+        """One version with its resets, copies and swaps.
 
         Before Began is sent: from then on fill counts are believed, and nothing of a removed resident is touched.
         """

@@ -11,14 +11,14 @@ from libs.engine.worker.step_values import StepReport
 def frames_of(
     report: StepReport, traceparents: Sequence[str], *, cell: str, sent_ns: int, max_payload_bytes: int
 ) -> Iterator[tuple[str, bytes]]:
-    """(gateway, encoded TokenFrame) for all rows with news for a client: tokens, or an end.
+    """(gateway, encoded TokenFrame) for all rows with news for a client: tokens, or an end. A hypothesis is none.
 
     `traceparents` has one entry per row of the report: the worker's span in the first of a residence, else "".
     """
     result = report.result
     by_gateway: dict[str, list[FrameRow]] = {}
     for resident, row, traceparent in zip(report.residents, result.rows, traceparents, strict=True):
-        if row.ids or row.end:
+        if (row.ids or row.end) and not resident.candidates:
             by_gateway.setdefault(resident.gateway, []).append(_frame_row(resident, row, traceparent))
     for gateway, rows in by_gateway.items():
         frame = TokenFrame(cell, result.term, result.incarnation, result.step_number, sent_ns, tuple(rows))

@@ -101,7 +101,8 @@ class Held:
         else:
             self.cursor += tokens
         if drawn is not None and self.resident.candidates:
-            return replace(self.result(position), at_until=True, candidates=drawn.candidates)
+            told = tuple(replace(one, is_end=one.token_id in self._ending_ids) for one in drawn.candidates)
+            return replace(self.result(position), at_until=True, candidates=told)
         if drawn is not None:
             self.ids.append(drawn.token_id)
             self.end = self.judge(drawn.token_id, self.position)
@@ -129,6 +130,7 @@ class Held:
             resident.choice,
             resident.epoch,
         )
+        is_same = is_same and len(resident.ids) <= len(self.ids)  # else its author has chosen tokens that we told
         return is_same and resident.block_table[: len(table)] == tuple(table)
 
     def follow(self, resident: Resident) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """A worker's state under its standing order: which version is taken next, which rows may advance, what they reported.
 
-Pure: no clock, no I/O, no torch. One owner calls, at each step boundary: `offer` for what arrived, `take_version` once,
-the version's resets and copies, `rows_for_step`, the step, `absorb`. docs/protocol.md tells the rules.
+Pure: no clock, no I/O, no torch. One owner calls, at each step boundary: `offer` for what arrived, `take_version` until
+one `asks_for_step`, its resets and copies each time, `rows_for_step`, the step, `absorb`. Rules: docs/protocol.md.
 """
 
 from collections import deque
@@ -64,6 +64,11 @@ class Residents:
     @property
     def is_vacant(self) -> bool:
         return not self._held
+
+    @property
+    def asks_for_step(self) -> bool:
+        """The version taken last has items that the next step computes or reports."""
+        return bool(self._chunks or self._copies_done or self._swapped)
 
     def hello(self) -> Hello:
         """Who this worker is and what it holds; orders not yet taken are void from here on, until a Snapshot."""

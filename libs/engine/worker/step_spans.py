@@ -12,7 +12,8 @@ from libs.contracts.messages import Resident
 from libs.engine.worker.step_values import StepReport
 from libs.runtime.tracing import is_exported, leaf
 
-MOST_LINKS: Final = 128  # of a span; the SDK drops more
+MOST_STAYS: Final = 128  # that a step is linked to: the SDK drops more
+MOST_STEPS: Final = 32  # that a stay is linked to; each step is linked to it
 
 Key = tuple[str, int, int]
 
@@ -24,7 +25,7 @@ def key_of(resident: Resident) -> Key:
 
 @dataclass(slots=True)
 class _Stay:
-    """`steps` are the contexts of those that advanced it by a token, up to MOST_LINKS; times are monotonic."""
+    """`steps` are the contexts of those that advanced it by a token, up to MOST_STEPS; times are monotonic."""
 
     traceparent: str
     began_ns: int = 0
@@ -61,7 +62,7 @@ class StepSpans:
             "",
             result.started_ns,
             result.ended_ns,
-            links=exported[:MOST_LINKS],
+            links=exported[:MOST_STAYS],
             attributes={names.STEP_NUMBER: result.step_number, names.BATCH_TOKENS: result.batch_tokens},
         )
         for stay, row, committed in zip(stays, result.rows, tokens, strict=True):
@@ -72,7 +73,7 @@ class StepSpans:
             elif stay is not None:
                 stay.began_ns = stay.began_ns or result.started_ns
                 stay.ended_ns, stay.count = result.ended_ns, stay.count + 1
-                if len(stay.steps) < MOST_LINKS:
+                if len(stay.steps) < MOST_STEPS:
                     stay.steps.append(step)
 
     def left(self, key: Key) -> None:

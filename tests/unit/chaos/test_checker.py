@@ -25,7 +25,7 @@ def history(stop: str = "") -> History:
     operation.request_id = "r-0"
     operation.parts = [Part(10.5, answer.ids[:2], answer.text), Part(12.5, answer.ids[2:], "")]
     operation.usage = {"prompt_tokens": 3, "completion_tokens": len(answer.ids)}
-    operation.finish_reason = answer.finish_reason
+    operation.finish_reasons = {0: answer.finish_reason}
     operation.end("ok", 13.0)
     return run
 
@@ -68,7 +68,7 @@ def counted_wrong(operation: Operation) -> None:
 
 
 def other_reason(operation: Operation) -> None:
-    operation.finish_reason = "stop"
+    operation.finish_reasons = {0: "stop"}
 
 
 def ended_twice(operation: Operation) -> None:
@@ -169,3 +169,28 @@ def test_a_history_comes_back_from_its_file(tmp_path: Path) -> None:
     run = history()
 
     assert load(run.save(tmp_path)) == run
+
+
+def test_each_choice_is_held_against_the_same_request_alone() -> None:
+    """With its own seed; a wrong token of any of them is found, and so is a wrong sum."""
+    run = History("choices", quiet=SOUND)
+    params = SamplingParams(temperature=1.0, seed=7, max_tokens=5, ignore_eos=True)
+    operation = run.invoke(PROMPT, params, 10.0, choices=2)
+    operation.request_id, total = "r-0", 0
+    for index in range(2):
+        answer = FAKE_ORACLE(operation.choice(index))
+        assert answer.ids == expected(PROMPT, params, index)[0]
+        operation.parts.append(Part(10.5, answer.ids, answer.text, index))
+        operation.finish_reasons[index] = answer.finish_reason
+        total += len(answer.ids)
+    operation.usage = {"prompt_tokens": 3, "completion_tokens": total}
+    operation.end("ok", 13.0)
+    assert check(run, FAKE_ORACLE) == []
+
+    operation.usage = {"prompt_tokens": 3, "completion_tokens": total + 1}
+    assert len(check(run, FAKE_ORACLE)) == 2
+    operation.usage = {"prompt_tokens": 3, "completion_tokens": total}
+    operation.parts[1] = Part(10.5, (9, *operation.parts[1].ids[1:]), operation.parts[1].text, 1)
+    assert [problem.partition(":")[2] for problem in check(run, FAKE_ORACLE)] == [
+        " ids: 5 tokens, 5 wanted, different from position 0 on"
+    ]

@@ -7,7 +7,7 @@ from services.scheduler.choice import Phase
 from services.scheduler.events import LinkClosed, Send
 from services.scheduler.state import DECODE, PREFILL, State
 from services.scheduler.swap_cost import COST
-from tests.fakes.engine import expected
+from tests.fakes.engine import best_of_beams, expected
 from tests.fakes.worker import FakeWorker, Word
 from tests.unit.scheduler.cell import GATEWAY, Cell, params, prompt
 
@@ -22,6 +22,8 @@ SAMPLINGS = (
     params(6, logprobs=0),
     params(20, temperature=1.0, seed=7),
     params(40, temperature=1.0, seed=(1 << 64) - 1, ignore_eos=False),
+    params(12, beam_width=3),
+    params(20, beam_width=4, ignore_eos=False, stop_token_ids=tuple(range(100, 500))),
 )
 CHOICES_MAX = 3
 REQUESTS_MAX = 24
@@ -237,8 +239,9 @@ class Chaos(Cell):
     def check(self, request_id: str) -> None:
         """An ended request has exactly the tokens it must have, and is then delivered."""
         prompt_ids, sampling, choices = self.submitted[request_id]
+        best = best_of_beams(prompt_ids, sampling, choices) if sampling.beam_width else ()
         for choice in range(choices):
-            self._check(request_id, choice, expected(prompt_ids, sampling, choice)[0])
+            self._check(request_id, choice, (best[choice] if best else expected(prompt_ids, sampling, choice))[0])
         self.deliver(request_id)
 
     def _check(self, request_id: str, choice: int, ids: tuple[int, ...]) -> None:

@@ -69,15 +69,17 @@ class FakeGateway:
         if isinstance(message, LogQuery):
             return [self._log(request_id) for request_id in message.request_ids]
         if message.request_id in self.choices:
-            for raised in message.choices:
-                held = self.choices[message.request_id][raised.choice]
+            choices = self.choices[message.request_id]
+            for raised in [raised for raised in message.choices if raised.choice < len(choices)]:
+                held = choices[raised.choice]
                 held.epoch = max(held.epoch, raised.epoch)
                 held.deaths, held.died_at = raised.deaths, raised.died_at
         return [self._log(message.request_id)]
 
     def _held(self, resident: Resident) -> Held | None:
-        choices = self.choices.get(resident.request_id)
-        return None if choices is None else choices[resident.choice]
+        """None, too, for a hypothesis that it does not know of."""
+        choices = self.choices.get(resident.request_id, [])
+        return choices[resident.choice] if resident.choice < len(choices) else None
 
     def _log(self, request_id: str) -> RequestLog:
         choices = self.choices.get(request_id)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scheduler.eviction import ANYONE, Bounds, Cached, Caching, Shelves, choose
+from services.scheduler.eviction import ANYONE, LATER, Bounds, Cached, Caching, Lot, Shelves, choose
 from tests.fakes.engine import expected
 from tests.unit.scheduler.cell import Cell, hybrid, params, prompt
 
@@ -12,19 +12,19 @@ BOUNDS = Bounds(floor=10, ceiling=50, held=50)
 @pytest.mark.parametrize(
     ("cached", "wanting", "goes"),
     [
-        ({"a": Cached(20, 5), "b": Cached(20, 3)}, "a", "b"),  # the least recently used
-        ({"a": Cached(20, 5), "b": Cached(10, 3)}, "a", "a"),  # b's are what its floor keeps
-        ({"a": Cached(20, 5), "b": Cached(10, 3)}, "b", "b"),  # but not from itself
+        ({"a": Cached(20, 5), "b": Cached(20, 3)}, "a", Lot("b", 10, 5)),  # the least recently used, down to its floor
+        ({"a": Cached(20, 5), "b": Cached(10, 3)}, "a", Lot("a", 20, LATER)),  # b's are what its floor keeps
+        ({"a": Cached(20, 5), "b": Cached(10, 3)}, "b", Lot("b", 10, 5)),  # but not from itself
         ({"b": Cached(10, 3)}, "a", None),
-        ({"b": Cached(10, 3)}, ANYONE, "b"),  # a floor is not held against whoever runs alone
-        ({"a": Cached(51, 9), "b": Cached(30, 3)}, "b", "a"),  # beyond the ceiling, although used later
-        ({"a": Cached(60, 3), "b": Cached(70, 4)}, "c", "b"),  # furthest beyond it
-        ({name: Cached(10, 9 - index) for index, name in enumerate("defghi")}, "a", "i"),  # more than floors may hold
+        ({"b": Cached(10, 3)}, ANYONE, Lot("b", 10, LATER)),  # a floor is not held against whoever runs alone
+        ({"a": Cached(51, 9), "b": Cached(30, 3)}, "b", Lot("a", 1, LATER)),  # beyond the ceiling, although used later
+        ({"a": Cached(60, 3), "b": Cached(70, 4)}, "c", Lot("b", 20, LATER)),  # furthest beyond it
+        ({name: Cached(10, 9 - index) for index, name in enumerate("defghi")}, "a", Lot("i", 10, 5)),  # too much held
         ({}, "a", None),
     ],
 )
-def test_whose_block_goes(cached: dict[str, Cached], wanting: str | None, goes: str | None) -> None:
-    """Beyond a ceiling first; else the oldest that no floor keeps."""
+def test_whose_blocks_go(cached: dict[str, Cached], wanting: str | None, goes: Lot | None) -> None:
+    """Beyond a ceiling first; else the oldest that no floor keeps, until another tenant's are older."""
     assert choose(cached, wanting, BOUNDS) == goes
 
 
@@ -32,14 +32,14 @@ def test_what_may_go_is_what_goes() -> None:
     """The count that admission goes by is the number of blocks that eviction then gives, for everybody."""
     caching = Caching(floor_share=0.1, ceiling_share=0.5)
     for wanting in ("a", "b", "nobody", ANYONE):
-        block: int | None
         shelves = Shelves(Bounds.of(caching, 100))
         for block in range(90):
             shelves.rest("abcdefgh"[block % 8] if block < 64 else "a", block)
         promised, given = shelves.evictable(wanting), 0
-        while (block := shelves.oldest(wanting)) is not None:
-            shelves.wake(block)
-            given += 1
+        while lot := shelves.next_lot(wanting, 3):
+            for block in lot:
+                shelves.wake(block)
+            given += len(lot)
             assert shelves.evictable(wanting) == promised - given
         assert given == promised > 0
 
@@ -51,7 +51,22 @@ def test_the_least_recently_used_goes_first() -> None:
         shelves.rest("t", block)
     shelves.wake(1)
     shelves.rest("t", 1)
-    assert shelves.oldest("t") == 2
+    assert shelves.next_lot("t", 2) == [2, 3]
+
+
+def test_tenants_take_turns_by_age() -> None:
+    """What goes at once is what would go one by one."""
+    lots, singles = (Shelves(Bounds.of(Caching(), 100)) for _ in range(2))
+    for shelves in (lots, singles):
+        for block, tenant in enumerate("aabbbacab"):
+            shelves.rest(tenant, block)
+    gone: dict[Shelves, list[int]] = {lots: [], singles: []}
+    for shelves, most in ((lots, 4), (singles, 1)):
+        while lot := shelves.next_lot("a", most):
+            gone[shelves] += lot
+            for block in lot:
+                shelves.wake(block)
+    assert gone[lots] == gone[singles] == list(range(9))
 
 
 def asked(cell: Cell, request_id: str, tenant: str, ids: tuple[int, ...]) -> int:

@@ -64,9 +64,10 @@ def test_one_prefill_serves_all_choices(tokens: int, make: type[Cell]) -> None:
 
 
 def test_a_prompt_that_fills_its_last_block_needs_no_copy() -> None:
-    """Each choice writes its next token into a block of its own."""
+    """Each choice writes its next token into a block of its own, which it has from the beginning."""
     cell = hybrid()
     cell.submit("r", prompt(48), SAMPLING, choices=3)
+    assert [len(cell.choice("r", index).stake) for index in range(3)] == [4, 4, 0]
     cell.run()
     assert not any(delta.copies for delta in deltas(cell))
 
@@ -165,6 +166,34 @@ def test_a_stop_string_ends_one_choice() -> None:
     assert choices_of(cell, "r", 3) == [whole[0], whole[1][:3], whole[2]]
 
 
+def test_a_stop_of_the_leader_leaves_the_others_to_themselves() -> None:
+    """Its first token was known to the gateway alone, and was the last."""
+    cell = Cell()
+    cell.submit("r", prompt(20), SAMPLING, choices=3)
+    assert cell.stop_at("r", 0, choice=2)
+    cell.add_worker("decode-1", DECODE)
+    cell.run()
+    assert choices_of(cell, "r", 3)[:2] == alone(prompt(20), SAMPLING, 2)
+
+
+def test_choices_count_among_those_that_may_run() -> None:
+    """From their leader's admission on; more than may run at once run alone."""
+    cell = hybrid(max_running=4)
+    for name in ("a", "b"):
+        cell.submit(name, prompt(20), SAMPLING, choices=3)
+    cell.submit("c", prompt(20), SAMPLING, choices=6)
+    most: dict[str, int] = {}
+
+    def count() -> bool:
+        running = {choice.request_id for choice in cell.state.running.values()}
+        most.setdefault("+".join(sorted(running)), len(cell.state.running))
+        return False
+
+    cell.run(until=count)
+    assert not {"a+b", "b+c", "a+b+c"} & most.keys()
+    assert choices_of(cell, "c", 6) == alone(prompt(20), SAMPLING, 6)
+
+
 def test_a_leader_that_gives_way_takes_its_forks_along() -> None:
     """Preempted before its first token it waits with them, and they fork later."""
     cell = hybrid(blocks=12, max_chunk_tokens=16)
@@ -207,8 +236,13 @@ def test_a_new_term_goes_on_with_every_choice() -> None:
 
 
 def test_too_many_choices_are_refused() -> None:
-    """By a typed error; none at all, too."""
+    """By a typed error; none at all, too, and more than a search keeps."""
     cell = hybrid()
     cell.submit("many", prompt(5), params(2), choices=129)
     cell.submit("none", prompt(5), params(2), choices=0)
-    assert [told.error.code for told in cell.told] == ["invalid_request"] * 2  # type: ignore[union-attr]
+    cell.submit("wide", prompt(5), params(2, beam_width=129), choices=1)
+    cell.submit("narrow", prompt(5), params(2, beam_width=2), choices=3)
+    assert [told.error.code for told in cell.told] == ["invalid_request"] * 4  # type: ignore[union-attr]
+    for request_id in ("many", "none", "wide", "narrow"):
+        cell.answer(request_id, live=True)
+    assert cell.is_clean

@@ -1,8 +1,9 @@
 """A tenant leaves an eighth of places and blocks to others, and takes no more than that away from them."""
 
 from services.scheduler.choice import Phase
+from services.scheduler.lately import WINDOW_S, Lately
 from services.scheduler.reasons import Reason
-from tests.unit.scheduler.cell import Cell, hybrid, params, prompt
+from tests.unit.scheduler.cell import GATEWAY, Cell, hybrid, params, prompt
 
 PLACES = 16
 
@@ -80,3 +81,39 @@ def test_who_comes_to_wait_is_lifted_to_a_tenant_that_is_passed_over() -> None:
     cell.submit("n", prompt(4, 700), params(4), tenant="new")
 
     assert cell.choice("n").share.served >= flood.served
+
+
+def test_places_are_kept_for_what_another_tenant_could_use_lately() -> None:
+    """Up to an equal part, and until it has not wanted them for a while."""
+    cell = hybrid(max_running=PLACES, blocks=512)
+    for number in range(5):
+        cell.submit(f"q{number}", prompt(4, 900 + 20 * number), params(1), tenant="quiet")
+    cell.submit("f", prompt(4), params(1), tenant="flood")
+    for number in range(5, 10):
+        cell.submit(f"q{number}", prompt(4, 900 + 20 * number), params(1), tenant="quiet")
+    cell.run()
+    assert cell.state.wanted["quiet"].most(cell.now_s) > 4
+    for request_id in list(cell.state.requests):
+        cell.deliver(request_id)
+    kept = min(cell.state.wanted["quiet"].most(cell.now_s), PLACES // 2)
+    for number in range(20):
+        cell.submit(f"f{number}", prompt(4, 20 * number), params(400), tenant="flood")
+    assert running(cell, "flood") == PLACES - kept
+
+    for worker in cell.state.workers.values():
+        worker.heard_s = cell.now_s + 3 * WINDOW_S
+    cell.state.gateways[GATEWAY].heard_s = cell.now_s + 3 * WINDOW_S
+    cell.pass_s(2.5 * WINDOW_S)
+    assert running(cell, "flood") == 14
+
+
+def test_what_was_wanted_is_forgotten_after_a_window_or_two() -> None:
+    """The greater of the present window and the one before it."""
+    lately = Lately(100.0)
+    lately.note(3, 101.0)
+    lately.note(2, 102.0)
+    assert lately.most(100.0 + WINDOW_S - 1) == 3
+    lately.note(1, 100.0 + WINDOW_S)
+    assert lately.most(100.0 + 2 * WINDOW_S - 1) == 3
+    assert lately.most(100.0 + 2 * WINDOW_S) == 1
+    assert lately.most(100.0 + 9 * WINDOW_S) == 0

@@ -7,7 +7,7 @@ import pytest
 
 from libs.contracts.messages import SamplingParams, Sequence
 from services.scheduler.choice import Choice
-from services.scheduler.order import WaitQueue, by_turn, rank
+from services.scheduler.order import WaitQueue, rank
 from services.scheduler.prefix import Awaited, Key, Run
 from services.scheduler.reasons import Reason
 
@@ -194,14 +194,12 @@ def test_an_overtaken_head_is_told_why() -> None:
     assert queue.take_misplaced() == [(first, Reason.BEHIND_PRIORITY)]
 
 
-def test_running_choices_have_one_order_for_memory_and_one_for_time() -> None:
-    """For memory it never changes: class, then age. For time it is that of the queue."""
+def test_running_choices_keep_their_memory_by_class_and_age() -> None:
+    """That order never changes, whatever was served."""
     flood, other, timed, early = waiting(1, "f"), waiting(2, "o"), waiting(3, "f", due_s=9), waiting(4, priority=-1)
     queued(flood, other, timed, early)
     flood.share.prefilled(10)
-    choices = (flood, other, timed, early)
-    assert [choice.handle for choice in sorted(choices, key=rank)] == [4, 1, 2, 3]
-    assert [choice.handle for choice in by_turn(choices)] == [4, 3, 2, 1]
+    assert [choice.handle for choice in sorted((flood, other, timed, early), key=rank)] == [4, 1, 2, 3]
 
 
 def test_the_queue_forgets_who_has_gone() -> None:

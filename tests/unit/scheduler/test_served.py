@@ -2,8 +2,6 @@
 
 from services.scheduler.choice import Phase
 from services.scheduler.chunk_size import MIN_TOKENS
-from services.scheduler.fair_queue import LEAD_TOKENS
-from services.scheduler.order import by_turn
 from tests.unit.scheduler.cell import hybrid, params, prompt
 from tests.unit.scheduler.test_swapping import deltas, starved
 
@@ -42,17 +40,6 @@ def test_the_oldest_prompt_moves_on_whoever_comes_before_it() -> None:
         cell.step(worker)
 
     assert 2 * MIN_TOKENS <= old.cursor - old_at < (early.cursor - early_at) / 2
-
-
-def test_a_deadline_brings_no_chunk_forward_for_who_is_far_ahead() -> None:
-    """As in the queue."""
-    cell = hybrid(blocks=256)
-    for name, fields in (("timed", {"is_timed": True, "deadline_s": 5.0, "tenant": "a"}), ("usual", {"tenant": "b"})):
-        cell.submit(name, prompt(100, len(name)), params(2), **fields)
-    timed, usual = cell.choice("timed"), cell.choice("usual")
-    assert by_turn([usual, timed]) == [timed, usual]
-    timed.share.prefilled(2 * LEAD_TOKENS)
-    assert by_turn([usual, timed]) == [usual, timed]
 
 
 def test_a_small_chunk_is_not_the_oldests_alone() -> None:

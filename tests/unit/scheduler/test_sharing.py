@@ -1,5 +1,7 @@
 """Prompts that begin alike: shared blocks, copies, waiting for one another, eviction."""
 
+from dataclasses import replace
+
 import pytest
 
 from libs.contracts.messages import Delta
@@ -121,6 +123,18 @@ def test_tenants_do_not_share() -> None:
     cell.submit("b", prompt(40), params(4), tenant="t2")
     cell.run()
     assert cell.choice("b").cached_tokens == 0
+
+
+@pytest.mark.parametrize("other", [{"adapter": "a"}, {"cache_salt": "s"}])
+def test_prefixes_are_shared_within_adapter_and_salt_alone(other: dict[str, str]) -> None:
+    """An adapter writes other KV; a salt is there to be alone with."""
+    cell = hybrid()
+    ran(cell, "plain", prompt(40))
+    for name, cached in (("first", 0), ("second", 32)):
+        arrived = cell.arrival(name, prompt(40), params(4))
+        cell.turn(replace(arrived, sequence=replace(arrived.sequence, **other)))  # type: ignore[arg-type]
+        cell.run()
+        assert cell.choice(name).cached_tokens == cached
 
 
 def test_old_prefixes_make_room_for_new_prompts() -> None:

@@ -66,7 +66,7 @@ def test_links_are_bounded_and_steps_are_counted_on(leaves: list[Leaf]) -> None:
 
     spans.left(key_of(A))
 
-    assert len(leaves[-1].links) == step_spans.MOST_LINKS and leaves[-1].attributes == {"headrace.steps": 300}
+    assert len(leaves[-1].links) == step_spans.MOST_STEPS and leaves[-1].attributes == {"headrace.steps": 300}
 
 
 def test_a_wait_in_the_worker_is_told_with_its_reason_when_it_is_over(leaves: list[Leaf]) -> None:

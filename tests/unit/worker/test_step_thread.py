@@ -70,6 +70,22 @@ def test_an_idle_worker_takes_a_version_at_once_and_parks_again(bench: Bench) ->
     assert bench.is_silent()
 
 
+def test_a_chunk_waits_for_no_step_of_a_version_without_items() -> None:
+    """Both are taken at one boundary, though a row could advance between them; two chunks never are."""
+    bench = Bench()
+    bench.thread.send(bench.orders.delta(added=[resident(1, prompt(9), [4]), resident(2, prompt(1), [5])]))
+    for tokens in (4, 3):
+        bench.thread.send(bench.orders.delta(chunks=[Chunk(1, tokens)]))
+
+    bench.thread.start()
+    said = [bench.next() for _ in range(6)]
+
+    assert [type(word) for word in said] == [Taken, Taken, Taken, StepReport, Taken, StepReport]
+    assert [word.result.batch_tokens for word in said if isinstance(word, StepReport)] == [5, 4]
+    bench.thread.stop()
+    assert bench.thread.join(PATIENCE_S)
+
+
 def test_versions_that_ask_for_no_step_are_taken_one_after_the_other() -> None:
     """A worker does not park on a version that it has."""
     bench = Bench()
@@ -96,7 +112,7 @@ def test_it_steps_by_itself_until_nothing_may_advance(bench: Bench) -> None:
 
 
 def test_began_comes_before_its_step_and_its_step_result_after(bench: Bench) -> None:
-    """Versions that arrive during a step are taken one by one at the next boundaries."""
+    """Versions with items that arrive during a step are taken one by one at the next boundaries."""
     inside, go_on = threading.Event(), threading.Event()
 
     def hold(rows: Sequence[StepRow]) -> None:
@@ -106,8 +122,8 @@ def test_began_comes_before_its_step_and_its_step_result_after(bench: Bench) -> 
     bench.engine.before_step = hold
     bench.thread.send(bench.orders.delta(added=[resident(1, prompt(3), [4])], chunks=[Chunk(1, 3)]))
     assert inside.wait(PATIENCE_S)
-    bench.thread.send(bench.orders.delta())
-    bench.thread.send(bench.orders.delta(copies=[BlockCopy(4, 9, 2)]))
+    for target in (8, 9):
+        bench.thread.send(bench.orders.delta(copies=[BlockCopy(4, target, 2)]))
     bench.engine.before_step = lambda rows: None
     go_on.set()
 
