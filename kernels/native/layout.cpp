@@ -22,10 +22,13 @@ constexpr int32_t VALUES[] = {
 
     HR_SIZE(HrPool), HR_AT(HrPool, kv), HR_AT(HrPool, fill_counts), HR_AT(HrPool, blocks), HR_AT(HrPool, block_tokens),
 
+    HR_SIZE(HrTop), HR_AT(HrTop, id), HR_AT(HrTop, logprob),
+
     HR_SIZE(HrRow), HR_AT(HrRow, start), HR_AT(HrRow, tokens), HR_AT(HrRow, base), HR_AT(HrRow, draws),
     HR_AT(HrRow, table), HR_AT(HrRow, temperature), HR_AT(HrRow, min_p), HR_AT(HrRow, top_p), HR_AT(HrRow, top_k),
     HR_AT(HrRow, position), HR_AT(HrRow, key), HR_AT(HrRow, banned), HR_AT(HrRow, banned_count),
     HR_AT(HrRow, wants_logprob), HR_AT(HrRow, token), HR_AT(HrRow, is_nan), HR_AT(HrRow, logprob),
+    HR_AT(HrRow, fork_count), HR_AT(HrRow, forks), HR_AT(HrRow, top), HR_AT(HrRow, top_count),
 };
 
 }  // namespace
