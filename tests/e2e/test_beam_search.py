@@ -1,4 +1,4 @@
-"""Beam search over the real model finds what a plain generator finds."""
+"""Beam search over the real model: what a plain generator finds, and through a worker's death."""
 
 import asyncio
 from typing import Any
@@ -8,13 +8,14 @@ import pytest
 from cli.models import cache_root
 from libs.contracts.messages import SamplingParams
 from libs.engine.gguf_convert import ensure_default_model
-from tests.e2e.client import complete
+from tests.e2e.client import complete, until
 from tests.e2e.conftest import Stack, StackFactory
 from tests.fakes.oracle import Oracle
 
 pytestmark = pytest.mark.e2e
 
 WIDTH, MAX_TOKENS = 3, 8
+LONG_TOKENS = 96
 PROMPT = [1, 504, 3575, 282, 4649, 314]
 SURE = 1e-3  # scores of two libraries differ by less
 
@@ -39,3 +40,14 @@ async def test_the_answers_are_those_of_a_plain_generator(running: Stack) -> Non
 
     assert gap > SURE
     assert await search(running, MAX_TOKENS) == expected
+
+
+async def test_a_worker_s_death_changes_no_answer(running: Stack) -> None:
+    """Killed in the middle of a search: it goes on from what is committed."""
+    expected = await search(running, LONG_TOKENS)
+    searching = asyncio.create_task(search(running, LONG_TOKENS))
+    await until(lambda: running.status()["running"] >= WIDTH, within_s=20, what="a search of several beams")
+    (victim,) = running.processes("decode_worker")
+    victim.kill()
+
+    assert await searching == expected

@@ -230,7 +230,7 @@ async def test_a_directory_follows_the_records(nats_server: NatsServer) -> None:
 
         await asyncio.wait_for(changed.wait(), SOON_S)
         assert cells.get("model-b")[0].max_prompt_tokens == 500
-        assert cells.get("model-of-nobody") == ()
+        assert cells.get("model-nobody-serves") == ()
 
 
 async def restart(server: NatsServer, number: int, *, lose_store: bool = False) -> None:
