@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -71,8 +72,26 @@ def sources(tops: tuple[str, ...] = CODE) -> Iterator[tuple[Path, str]]:
                 yield path.relative_to(ROOT), path.read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def parsed_once() -> Iterator[None]:
+    """Every file is parsed for the first test that looks at it, and kept for the others of this module."""
+    yield
+    parsed.cache_clear()
+    nodes.cache_clear()
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+@cache
+def nodes(text: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parsed(text)))
+
+
 def functions(text: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return (node for node in nodes(text) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def test_files_and_functions_fit_on_a_screen_or_two() -> None:
@@ -100,7 +119,7 @@ def test_constructors_take_few_parameters() -> None:
 
 def test_every_module_opens_with_its_job() -> None:
     """The first thing a reader sees is one sentence on what the module is for."""
-    without = [str(path) for path, text in sources((*CODE, "tests")) if text and not ast.get_docstring(ast.parse(text))]
+    without = [str(path) for path, text in sources((*CODE, "tests")) if text and not ast.get_docstring(parsed(text))]
     assert without == []
 
 
@@ -147,7 +166,7 @@ def test_every_failpoint_is_declared_and_in_one_place() -> None:
     calls = [
         node.args[0].value if isinstance(node.args[0], ast.Constant) else ast.unparse(node)
         for _, text in sources()
-        for node in ast.walk(ast.parse(text))
+        for node in nodes(text)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("failpoint", "failpoint_bytes")
     ]
 
@@ -196,7 +215,7 @@ def test_no_object_comes_out_of_a_file_or_a_socket() -> None:
     calls = {"eval", "exec", "torch.load", "yaml.load", "os.system"}
     found = []
     for path, text in sources():
-        for node in ast.walk(ast.parse(text)):
+        for node in nodes(text):
             if isinstance(node, ast.Import):
                 found += [f"{path}: {alias.name}" for alias in node.names if alias.name.split(".")[0] in dangerous]
             elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in dangerous:

@@ -15,6 +15,7 @@ from tests.fakes.engine import EOS_IDS, VOCAB_SIZE, FakeEngine, FakePool
 from tests.unit.worker.orders import BLOCK_TOKENS, IDENTITY, Orders, prompt, resident
 
 STEP_S = 0.002
+ROUNDING = 1e-9
 
 
 class SlowEngine(FakeEngine):
@@ -63,7 +64,7 @@ async def test_the_parts_of_a_busy_worker_add_up_to_its_time() -> None:
         profile = await asked
 
     parts = shares(profile)
-    assert 0.95 < sum(parts.values()) <= 1.0
+    assert 0.95 < sum(parts.values()) <= 1.0 + ROUNDING
     assert (profile.steps, profile.batch_tokens) == (1 + BLOCK_TOKENS - 10, BLOCK_TOKENS)
     assert parts["kernels"] * profile.duration_ns >= profile.steps * STEP_S * 1e9
     assert parts[AWAIT_ORDER] > 0.3 and parts.keys() >= {"python;rows", "python;absorb", "link;orders", "link;reports"}
