@@ -154,6 +154,8 @@ def _lines(lane: Lane, case: Case) -> list[str]:
     if case.service == "decode_worker":  # the other one is left to take over
         struck = struck[:1]
     lines = [f"{pid} {specification}" for pid in struck]
+    if case.point in LOST_WORKER:  # it freezes in the midst of work, however the requests were placed in time
+        lines.append(f"{lane.pids('decode_worker')[-1]} worker.step.before=pause:30@1")
     if case.point == "gateway.resend":
         lines += [f"{pid} worker.frame.before=corrupt@4" for pid in lane.pids("decode_worker")]
     return lines
@@ -162,9 +164,7 @@ def _lines(lane: Lane, case: Case) -> list[str]:
 async def _provoke(lane: Lane, case: Case, streams: "list[asyncio.Task[None]]") -> None:
     """Do what makes the process pass the point, unless any request does."""
     await asyncio.sleep(0.15)
-    if case.point in LOST_WORKER:
-        lane.signal(lane.pids("decode_worker")[-1], signal.SIGSTOP)
-    elif case.point in NEW_TERM:
+    if case.point in NEW_TERM:
         lane.signal(lane.pids("scheduler")[0], signal.SIGKILL)
     elif case.point == "supervisor.restart":
         lane.signal(lane.pids("tokenizer")[0], signal.SIGKILL)
