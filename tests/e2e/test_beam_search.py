@@ -20,7 +20,7 @@ PROMPT = [1, 504, 3575, 282, 4649, 314]
 SURE = 1e-3  # scores of two libraries differ by less
 
 
-@pytest.fixture(params=("hybrid", "disaggregated"))
+@pytest.fixture(params=(pytest.param("hybrid", marks=pytest.mark.whole), "disaggregated"))
 def running(stack: StackFactory, request: pytest.FixtureRequest) -> Stack:
     return stack(dtype="float32", role=request.param)
 

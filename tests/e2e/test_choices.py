@@ -16,7 +16,7 @@ CHOICES, MAX_TOKENS, SEED = 4, 24, (1 << 64) - 2
 PROMPT = random.Random(6).sample(range(1000, 40_000), 50)  # ends inside a block
 
 
-@pytest.fixture(params=("hybrid", "disaggregated"))
+@pytest.fixture(params=(pytest.param("hybrid", marks=pytest.mark.whole), "disaggregated"))
 def running(stack: StackFactory, request: pytest.FixtureRequest) -> Stack:
     return stack(dtype="float32", role=request.param)
 
