@@ -7,18 +7,17 @@ recently used leaf goes where somebody wants room, as in the pool.
 
 from collections.abc import Sequence
 
-from services.scheduler.block_pool import BlockPool, Named
-from services.scheduler.eviction import ANYONE, Bounds, Shelves
-from services.scheduler.prefix import NO_BLOCK, Key, PrefixTree
+from services.scheduler.block_pool import Named
+from services.scheduler.cached_blocks import CachedBlocks
+from services.scheduler.eviction import Bounds
+from services.scheduler.prefix import NO_BLOCK, Key
 
 
-class HostTier:
+class HostTier(CachedBlocks):
     """Owns the blocks 0 … total − 1; none where there is no tier."""
 
     def __init__(self, total_blocks: int, block_tokens: int) -> None:
-        self.pool = BlockPool(total_blocks)
-        self.tree = PrefixTree(block_tokens)
-        self.shelves = Shelves(Bounds(0, total_blocks, total_blocks))
+        super().__init__(total_blocks, block_tokens, Bounds(0, total_blocks, total_blocks))
 
     @property
     def held_blocks(self) -> int:
@@ -29,38 +28,17 @@ class HostTier:
         return self.pool.free_blocks + len(self.shelves)
 
     def take(self, count: int) -> tuple[int, ...] | None:
-        """`count` blocks, at the cost of prefixes; None, and nothing changed, where there are not so many."""
-        if count > self.available_blocks:
+        """`count` blocks, at the cost of prefixes; None where there are not so many, or some must wait for a worker."""
+        if count > self.available_blocks or not self.make_room(count):
             return None
-        while (missing := count - self.pool.free_blocks) > 0:
-            lot = self.shelves.next_lot(ANYONE, missing)
-            if not lot:
-                return None  # some that went have to wait for a worker
-            for block in lot:
-                self.tree.evict(block)
-                self.shelves.wake(block)
-                self.pool.discard(block)
         return tuple(self.pool.take(count))
-
-    def share(self, host_blocks: Sequence[int]) -> None:
-        """One user more of blocks of a prefix."""
-        for block in host_blocks:
-            self.pool.reference(block)
-            self.shelves.wake(block)
 
     def keep(self, key: Key, before: Sequence[int], ids: list[int], host_blocks: Sequence[int]) -> None:
         """`host_blocks` hold `ids`, behind the blocks `before` of the same prefix: they may be found from now on."""
         after = before[-1] if before else NO_BLOCK
         self.tree.insert(key, after, len(before), ids, host_blocks, owner=0)
 
-    def give_back(self, host_blocks: Sequence[int], named: Named) -> None:
+    def give_back_all(self, host_blocks: Sequence[int], named: Named) -> None:
         """One user less; workers `named` may still write to them. Prefixes stay, and are evicted deepest first."""
         for block in reversed(host_blocks):
-            if not self.pool.dereference(block, named):
-                continue
-            run = self.tree.runs.get(block)
-            if run is None:
-                self.pool.discard(block)
-            else:
-                self.shelves.rest(run.key.tenant, block)
-                self.pool.cache(block)
+            self.give_back(block, named)

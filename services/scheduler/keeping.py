@@ -71,14 +71,14 @@ def leave_tier(memory: Memory, choice: Choice) -> None:
     """Nothing of it rests in the host tier any more, or is on its way there."""
     _stay_out(memory, choice)
     if choice.swapped is not None:
-        memory.tier.give_back(choice.swapped.held, {})
+        memory.tier.give_back_all(choice.swapped.held, {})
         choice.swapped = None
 
 
 def _stay_out(memory: Memory, choice: Choice) -> None:
     """What its worker may still copy into is given back as soon as it cannot."""
     if choice.swap_out is not None:
-        memory.tier.give_back(choice.swap_out.host_blocks, choice.named)
+        memory.tier.give_back_all(choice.swap_out.host_blocks, choice.named)
         choice.swap_out = None
 
 

@@ -6,20 +6,18 @@ It knows no choices: what each of them holds is tables.py's, what it keeps betwe
 from collections.abc import Iterable, Sequence
 
 from libs.contracts.kv_layout import blocks_for
-from services.scheduler.block_pool import BlockPool, Named
-from services.scheduler.eviction import ANYONE, Bounds, Caching, Shelves
+from services.scheduler.cached_blocks import CachedBlocks
+from services.scheduler.eviction import ANYONE, Bounds, Caching
 from services.scheduler.host_tier import HostTier
-from services.scheduler.prefix import Hit, PrefixTree
+from services.scheduler.prefix import Hit
 
 
-class Memory:
+class Memory(CachedBlocks):
     def __init__(self, total_blocks: int, block_tokens: int, caching: Caching, host_blocks: int = 0) -> None:
+        super().__init__(total_blocks, block_tokens, Bounds.of(caching, total_blocks))
         self.block_tokens = block_tokens
         self.caching = caching
-        self.pool = BlockPool(total_blocks)
         self.tier = HostTier(host_blocks, block_tokens)
-        self.tree = PrefixTree(block_tokens)
-        self.shelves = Shelves(Bounds.of(caching, total_blocks))  # the pool's cached blocks
         self.copied: set[int] = set()  # cached blocks that rest in the tier as well
         self.index_changes: dict[bytes, bool] = {}  # block hash → stored (True) or evicted; the last change counts
         self._hashes: dict[int, bytes] = {}  # block → what the Redis index knows it by
@@ -54,37 +52,14 @@ class Memory:
         self.pool.forget(incarnation)
         self.tier.pool.forget(incarnation)
 
-    def make_room(self, blocks: int, wanting: str | None = ANYONE) -> bool:
-        """Evict until `blocks` are free. False when they are not yet: some may have to wait for a worker first."""
-        while (missing := blocks - self.pool.free_blocks) > 0:
-            lot = self.shelves.next_lot(wanting, missing)
-            if not lot:
-                return False
-            for block in lot:
-                self._evict(block)
-        return True
-
     def share(self, hit: Hit) -> None:
         """One user more of all that was found."""
-        for block in shared(hit):
-            self.pool.reference(block)
-            self.shelves.wake(block)
+        self.reference(shared(hit))
 
     def unshare(self, hit: Hit) -> None:
         """Deepest first, so that leaves are evicted before what they stand on."""
         for block in reversed(shared(hit)):
             self.give_back(block, {})
-
-    def give_back(self, block: int, named: Named) -> None:
-        """One user of a block less; the last leaves it to the cache if its content is known."""
-        if not self.pool.dereference(block, named):
-            return
-        run = self.tree.runs.get(block)
-        if run is None:
-            self.pool.discard(block)
-        else:
-            self.shelves.rest(run.key.tenant, block)
-            self.pool.cache(block)
 
     def stored(self, blocks: Iterable[int], hashes: Sequence[bytes]) -> None:
         """Their content may be found from now on; those beyond the hashes are not in the index."""
@@ -99,10 +74,8 @@ class Memory:
         return stored, tuple(block for block, is_stored in changes.items() if not is_stored)
 
     def _evict(self, block: int) -> None:
-        self.tree.evict(block)
-        self.shelves.wake(block)
+        super()._evict(block)
         self.copied.discard(block)
-        self.pool.discard(block)
         index_hash = self._hashes.pop(block, None)
         if index_hash is not None:
             self.index_changes[index_hash] = False

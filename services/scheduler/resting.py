@@ -79,10 +79,10 @@ def _begin(state: State, worker: WorkerBook, block: int) -> None:
     memory.copied.update(blocks[: len(known)])
     if len(known) == depth:
         return
-    memory.tier.share(known)
+    memory.tier.reference(known)
     host_blocks = memory.tier.take(depth - len(known))
     if host_blocks is None:
-        memory.tier.give_back(known, {})
+        memory.tier.give_back_all(known, {})
         return
     blocks = blocks[:depth]
     memory.share(Hit(tuple(blocks)))
@@ -93,8 +93,8 @@ def _begin(state: State, worker: WorkerBook, block: int) -> None:
 
 def _end(state: State, resting: Resting, named: dict[str, int]) -> None:
     state.resting = None
-    state.memory.tier.give_back(resting.host_blocks, named)
-    state.memory.tier.give_back(resting.known, {})
+    state.memory.tier.give_back_all(resting.host_blocks, named)
+    state.memory.tier.give_back_all(resting.known, {})
     state.memory.unshare(Hit(resting.blocks))
 
 

@@ -51,7 +51,7 @@ def rest(memory: Memory, choice: Choice) -> list[int]:
     out = choice.swap_out
     assert out is not None and out.copied
     first = len(choice.table) - len(out.host_blocks)
-    memory.tier.give_back(out.host_blocks[out.copied :], choice.named)
+    memory.tier.give_back_all(out.host_blocks[out.copied :], choice.named)
     choice.swapped = Swapped(first, out.host_blocks[: out.copied], choice.cursor)
     choice.swap_out = None
     woken = abandon(memory, choice)
@@ -69,6 +69,6 @@ def come_back(memory: Memory, choice: Choice) -> list[int]:
     if choice.swapped is None:
         return []
     swapped, choice.swapped = choice.swapped, None
-    memory.tier.give_back(swapped.held, {})
+    memory.tier.give_back_all(swapped.held, {})
     choice.cursor = swapped.first * memory.block_tokens
     return tables.commit(memory, choice, swapped.tokens)

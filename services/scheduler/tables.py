@@ -42,7 +42,7 @@ def reserve(memory: Memory, choice: Choice, hit: Hit, fresh_blocks: int, wanting
     choice.table += memory.pool.take(fresh_blocks)
     choice.cursor = whole * memory.block_tokens
     if hit.rested:
-        memory.tier.share(hit.rested)
+        memory.tier.reference(hit.rested)
         tokens = min(len(hit.rested) * memory.block_tokens, len(choice.ids) - 1)
         choice.swapped = Swapped(0, hit.rested, tokens)
     if hit.tail is not None:

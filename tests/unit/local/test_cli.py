@@ -1,7 +1,5 @@
 """What the command says, and the models it finds."""
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,15 +11,7 @@ from libs.contracts.errors import ConfigError
 from libs.runtime.failpoints import ACTIONS, POINTS
 from tests.fakes.run_state import STATE, run_state
 
-
-@pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    """The command sends logs to the stderr of its moment; the tests that follow have another."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
+pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 
 
 def snippet(banner: str) -> str:

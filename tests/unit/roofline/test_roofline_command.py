@@ -1,8 +1,6 @@
 """What `headrace roofline` prints."""
 
 import json
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,15 +8,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 
-
-@pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    """The command sends logs to the stderr of its moment; the tests that follow have another."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
+pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 
 
 def printed(*arguments: str) -> str:

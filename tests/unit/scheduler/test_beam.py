@@ -6,6 +6,7 @@ from libs.contracts.messages import Candidate, Finished, SamplingParams
 from services.scheduler.beam import Continuation, Search, continuations
 from services.scheduler.state import DECODE
 from tests.fakes.engine import best_of_beams
+from tests.unit.scheduler.cancels import play_cancel
 from tests.unit.scheduler.cell import Cell, disaggregated, hybrid, params, prompt
 
 WIDE = params(12, beam_width=4)
@@ -137,14 +138,7 @@ def test_beside_others_everybody_gets_what_is_theirs() -> None:
 def test_a_cancel_ends_a_search_at_any_step() -> None:
     """Every block comes back."""
     for steps in range(10):
-        cell = hybrid(max_chunk_tokens=16)
-        cell.submit("r", prompt(40), WIDE, choices=2)
-        for _ in range(steps):
-            for worker in cell.workers.values():
-                cell.step(worker)
-        assert cell.cancel("r")
-        cell.run()
-        assert cell.is_clean and cell.acked == ["r"]
+        play_cancel(WIDE, choices=2, steps=steps)
 
 
 def test_an_order_that_got_lost_is_made_good() -> None:

@@ -5,6 +5,7 @@ import pytest
 from libs.contracts.messages import Delta, SamplingParams, Until
 from services.scheduler.state import DECODE
 from tests.fakes.engine import expected
+from tests.unit.scheduler.cancels import play_cancel
 from tests.unit.scheduler.cell import Cell, disaggregated, hybrid, params, prompt
 
 SAMPLING = params(8, temperature=1.0, seed=(1 << 64) - 2)
@@ -145,14 +146,7 @@ def test_choices_that_the_pool_cannot_hold_together_go_one_by_one() -> None:
 def test_a_cancel_ends_all_choices_at_once() -> None:
     """Before the fork and after it: every block comes back."""
     for steps in range(6):
-        cell = hybrid(max_chunk_tokens=16)
-        cell.submit("r", prompt(40), SAMPLING, choices=3)
-        for _ in range(steps):
-            for worker in cell.workers.values():
-                cell.step(worker)
-        assert cell.cancel("r")
-        cell.run()
-        assert cell.is_clean and cell.acked == ["r"]
+        play_cancel(SAMPLING, choices=3, steps=steps)
 
 
 def test_a_stop_string_ends_one_choice() -> None:

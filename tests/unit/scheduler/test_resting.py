@@ -104,7 +104,7 @@ def test_the_least_recently_used_prefix_leaves_the_tier() -> None:
     assert tier.tree.path(KEY, list(SYSTEM)) == [] and 0 < len(tier.shelves) <= 4
     taken = tier.take(4)
     assert taken is not None and len(tier.shelves) == 0
-    tier.give_back(taken, {})
+    tier.give_back_all(taken, {})
 
 
 def test_a_lost_worker_leaves_no_prefix_on_its_way() -> None:

@@ -2,11 +2,12 @@
 
 from libs.contracts.messages import LogQuery, Resend
 from services.scheduler.choice import Phase
+from tests.unit.scheduler.cell import Cell
 from tests.unit.scheduler.succession import EXPECTED, PROMPT, SAMPLING, succeeded
 
 
-def test_a_late_answer_of_a_higher_epoch_is_gone_above() -> None:
-    """What was begun without the gateway's answer would not be listened to."""
+def generated_again() -> Cell:
+    """Nobody has told it that the gateway listens to attempt 5."""
     cell, worker = succeeded()
     cell.gateway_answers = False
     cell.gateway.held["r"].epoch = 5
@@ -14,6 +15,12 @@ def test_a_late_answer_of_a_higher_epoch_is_gone_above() -> None:
     cell.pass_while_alive(1.0)
     cell.attach(worker)
     cell.run(lambda: cell.choice("r").generated > 14)
+    return cell
+
+
+def test_a_late_answer_of_a_higher_epoch_is_gone_above() -> None:
+    """What was begun without the gateway's answer would not be listened to."""
+    cell = generated_again()
     assert cell.choice("r").epoch == 2 and cell.gateway.held["r"].epoch == 5
     cell.gateway_answers = True
     cell.turn()
@@ -24,13 +31,7 @@ def test_a_late_answer_of_a_higher_epoch_is_gone_above() -> None:
 
 def test_a_question_that_names_a_higher_epoch_is_gone_above() -> None:
     """The answer is lost, but not that the gateway listens to another attempt."""
-    cell, worker = succeeded()
-    cell.gateway_answers = False
-    cell.gateway.held["r"].epoch = 5
-    cell.submit("r", PROMPT, SAMPLING, is_older=True)
-    cell.pass_while_alive(1.0)
-    cell.attach(worker)
-    cell.run(lambda: cell.choice("r").generated > 14)
+    cell = generated_again()
     for _ in range(2):
         cell.ask(Resend("r", 0, 0, term=2, epoch=5))
     cell.run()
