@@ -6,7 +6,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from libs.contracts.errors import ModelNotFound
 from services.gateway.validate import Limits
 
 OWNER = "headrace"
@@ -16,7 +15,7 @@ class Models:
     """Both routes; `created` is this process's start."""
 
     def __init__(self, limits: Limits) -> None:
-        self._name = limits.model
+        self._limits = limits
         self._described = {
             "id": limits.model,
             "object": "model",
@@ -32,9 +31,7 @@ class Models:
 
     async def described(self, request: Request) -> Response:
         """Raises ModelNotFound for any other model."""
-        name = request.path_params["model"]
-        if name != self._name:
-            raise ModelNotFound(f"the model {name[:100]!r} does not exist", param="model")
+        self._limits.check_model(request.path_params["model"])
         return _json(self._described)
 
 

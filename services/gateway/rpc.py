@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 
 from libs.contracts import codec
-from libs.contracts.errors import HeadraceError, ModelNotFound, Unauthorized
+from libs.contracts.errors import HeadraceError, Unauthorized
 from libs.contracts.messages import (
     GenerateChunk,
     GeneratedText,
@@ -111,8 +111,7 @@ class Inference:
     async def _tokenize(self, payload: bytes, caller: Caller, context: Context) -> bytes:
         request = codec.decode(TokenizeRequest, payload)
         limits = self._tokenizer.limits
-        if request.model != limits.model:
-            raise ModelNotFound(f"the model {request.model[:100]!r} does not exist", param="model")
+        limits.check_model(request.model)
         prompt = prompt_to_tokenize(request.prompt, tokenize_messages(request))
         ids = await self._tokenizer.ids(prompt, add_special_tokens=request.add_special_tokens is not False)
         return codec.encode(TokenizeResponse(ids, limits.max_model_len))

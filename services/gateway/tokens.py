@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from libs.contracts import codec, flow
-from libs.contracts.errors import InvalidRequest, ModelNotFound
+from libs.contracts.errors import InvalidRequest
 from libs.contracts.messages import NotTokenized, Prompt, TokenizeQuery
 from libs.runtime.bus import Bus
 from libs.text.detokenize import Detokenizer, TokenBytes
@@ -88,20 +88,20 @@ class Tokens:
     async def tokenize(self, request: Request) -> Response:
         """Raises HeadraceError."""
         body = schemas.decode(TokenizeBody, await self._body(request))
-        self._check_model(body.model)
+        limits = self._client.limits
+        limits.check_model(limits.model if body.model is None else body.model)
         for name, neutral in (*NEUTRAL.items(), ("chat_template", ())):
             if not schemas.is_neutral(getattr(body, name), neutral):
                 raise InvalidRequest(f"{name} with this value is not supported", param=name)
         prompt = prompt_to_tokenize(body.prompt, body.messages)
         ids = await self._client.ids(prompt, add_special_tokens=body.add_special_tokens is not False)
-        limits = self._client.limits
         return _json({"count": len(ids), "max_model_len": limits.max_model_len, "tokens": ids, "token_strs": None})
 
     async def detokenize(self, request: Request) -> Response:
         """Control tokens are spelled out. Raises HeadraceError."""
         body = schemas.decode(DetokenizeBody, await self._body(request))
-        self._check_model(body.model)
         limits = self._client.limits
+        limits.check_model(limits.model if body.model is None else body.model)
         if len(body.tokens) > limits.max_model_len:
             raise InvalidRequest(f"at most {limits.max_model_len} tokens are allowed", param="tokens")
         text = Detokenizer(self._tokenizer, skip_special_tokens=False)
@@ -109,10 +109,6 @@ class Tokens:
 
     async def info(self, request: Request) -> Response:
         return _json(self._info)
-
-    def _check_model(self, model: str | None) -> None:
-        if model is not None and model != self._client.limits.model:
-            raise ModelNotFound(f"the model {model[:100]!r} does not exist", param="model")
 
     async def _body(self, request: Request) -> bytes:
         return await read_body(request.scope, request.receive, max_bytes=self._max_body_bytes)

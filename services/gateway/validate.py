@@ -49,6 +49,11 @@ class Limits:
     vocab_size: int
     max_choices: int = MAX_CHOICES
 
+    def check_model(self, name: str) -> None:
+        """Raises ModelNotFound."""
+        if name != self.model:
+            raise ModelNotFound(f"the model {name[:100]!r} does not exist", param="model")
+
 
 @dataclass(frozen=True, slots=True)
 class ValidRequest:
@@ -85,8 +90,7 @@ def validate(
     else:
         body = schemas.decode(CompletionBody, payload)
         neutral = schemas.NEUTRAL_COMPLETION
-    if body.model != limits.model:
-        raise ModelNotFound(f"the model {body.model[:100]!r} does not exist", param="model")
+    limits.check_model(body.model)
     for name in schemas.unsupported(body, neutral):
         raise InvalidRequest(f"{name} with this value is not supported", param=name)
     stream = bool(body.stream)

@@ -31,8 +31,10 @@ def hold(state: State, choice: Choice, now_s: float) -> bool:
 
 def release(state: State, now_s: float) -> None:
     """Look again at tenants that were passed over and have room now."""
-    for choice in state.queue.held():
-        if not _is_full(state, choice, _places(state), now_s):
+    held = state.queue.held()
+    places = _places(state) if held else Counter()
+    for choice in held:
+        if not _is_full(state, choice, places, now_s):
             state.queue.release(choice)
 
 

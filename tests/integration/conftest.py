@@ -7,6 +7,8 @@ import pytest
 import pytest_asyncio
 
 from libs.runtime.prefix_index import load_library
+from tests.fakes.collector import Collector, collector
+from tests.integration.gateway_stage import Stack, gateway_stage
 from tests.integration.pipeline import Pipeline, pipeline
 from tests.integration.servers import NatsServer, ValkeyServer, free_port
 
@@ -65,3 +67,17 @@ async def running(shared_pipeline: Pipeline) -> AsyncIterator[Pipeline]:
 def unused_port() -> int:
     """A loopback port on which nobody listens."""
     return free_port()
+
+
+@pytest.fixture
+def traces() -> Iterator[Collector]:
+    """Where the gateway's spans go."""
+    with collector() as running:
+        yield running
+
+
+@pytest.fixture
+async def stack(own_nats_server: NatsServer, traces: Collector, tmp_path: Path) -> AsyncIterator[Stack]:
+    """A gateway process before a backend that the test plays."""
+    async with gateway_stage(own_nats_server, traces, tmp_path) as running:
+        yield running

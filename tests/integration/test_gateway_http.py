@@ -4,8 +4,6 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import httpx
 import openai
@@ -13,26 +11,12 @@ import pytest
 
 from libs.contracts import codec, flow
 from libs.contracts.messages import Cancel, Delivered, Resend, ServiceStatus, StopAt
-from tests.fakes.collector import Collector, collector
-from tests.integration.gateway_stage import INSTANCE, KEY, START_S, Stack, gateway_stage, ids_of
-from tests.integration.servers import NatsServer
+from tests.fakes.collector import Collector
+from tests.integration.gateway_stage import INSTANCE, KEY, START_S, Stack, ids_of
 from tests.unit.gateway.backend import MODEL
 from tests.unit.text.small_model import EOS as SMALL_EOS
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def traces() -> Iterator[Collector]:
-    """Where the gateway's spans go."""
-    with collector() as running:
-        yield running
-
-
-@pytest.fixture
-async def stack(own_nats_server: NatsServer, traces: Collector, tmp_path: Path) -> AsyncIterator[Stack]:
-    async with gateway_stage(own_nats_server, traces, tmp_path) as running:
-        yield running
 
 
 async def test_the_official_client_chats(stack: Stack) -> None:

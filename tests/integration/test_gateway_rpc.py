@@ -1,7 +1,7 @@
 """The gRPC door with an ordinary grpcio client: whole, streamed, cancelled, late, refused; health and reflection."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from libs.contracts.messages import (
     TokenizeResponse,
 )
 from services.gateway.rpc import Inference
-from tests.fakes.collector import Collector, collector
+from tests.fakes.collector import Collector
 from tests.integration.gateway_stage import KEY, MAX_MODEL_LEN, Stack, gateway_stage, ids_of
 from tests.integration.servers import NatsServer, free_port
 from tests.unit.gateway.backend import MODEL
@@ -75,13 +75,6 @@ class Doors:
         options = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port or self.port}", options=options) as channel:
             yield Client(channel, **more)
-
-
-@pytest.fixture
-def traces() -> Iterator[Collector]:
-    """Where the gateway's spans go."""
-    with collector() as running:
-        yield running
 
 
 @pytest.fixture

@@ -4,35 +4,20 @@ import asyncio
 import base64
 import json
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from libs.contracts.messages import Cancel, Delivered
-from tests.fakes.collector import Collector, collector
-from tests.integration.gateway_stage import KEY, Stack, gateway_stage, ids_of
-from tests.integration.servers import NatsServer
+from tests.integration.gateway_stage import KEY, Stack, ids_of
 from tests.unit.gateway.backend import MODEL
 
 pytestmark = pytest.mark.integration
 
 TEXT, CLOSE = 0x1, 0x8
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}], "stream": True}
-
-
-@pytest.fixture
-def traces() -> Iterator[Collector]:
-    with collector() as running:
-        yield running
-
-
-@pytest.fixture
-async def stack(own_nats_server: NatsServer, traces: Collector, tmp_path: Path) -> AsyncIterator[Stack]:
-    async with gateway_stage(own_nats_server, traces, tmp_path) as running:
-        yield running
 
 
 class Client:
