@@ -72,7 +72,11 @@ def _own_settings(stack: Stack, service: str) -> dict[str, str]:
     if service == "tokenizer":
         return common | _index(stack, service) | {"hash_key": stack.credentials.hash_key}
     if service == "gateway":
-        return common | {"host": options.host, "port": str(stack.gateway_port), "api_key": options.api_key}
+        return (
+            common
+            | _index(stack, service)
+            | {"host": options.host, "port": str(stack.gateway_port), "api_key": options.api_key}
+        )
     return common | {
         "cell": CELL,
         "host": HOST_AGENT,

@@ -1,6 +1,7 @@
 """Gateway process. Wiring only."""
 
 import os
+from contextlib import AbstractAsyncContextManager
 
 from libs.contracts.messages import ServiceStatus
 from libs.runtime import failpoints
@@ -9,13 +10,17 @@ from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
 from libs.runtime.metrics import ProcessFacts, gather
 from libs.runtime.process import run, stop_signal
+from libs.runtime.quotas import Quotas
 from libs.runtime.ring import Ring, open_ring
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
+from libs.runtime.valkey import Valkey
 from libs.text.model_files import ModelFiles, read_model_files
 from libs.text.tokenizer import Tokenizer
 from services.gateway.app import create_app
+from services.gateway.charges import Charges
 from services.gateway.config import Config
+from services.gateway.cors import Cors, parse_origins
 from services.gateway.crowd import Crowd
 from services.gateway.door import Door
 from services.gateway.hub import Hub
@@ -50,21 +55,26 @@ async def main() -> None:
         Bus.connect(
             config.nats_url, service=NAME, user=config.nats_user, password=config.nats_password.get_secret_value()
         ) as bus,
+        shared_counts(config) as valkey,
         stop_signal() as stop,
     ):
         directory = await bus.cells()
+        charges = Charges(Quotas(valkey))
         outbox = Outbox(bus, config.instance, Terms(directory, config.model), patience_s=config.request_timeout_s)
         crowd = Crowd(max_waiting=config.max_waiting, max_wait_s=config.max_wait_s, short_queue=config.short_queue)
         hub = Hub(outbox, metrics, crowd)
         door = Door(bus, directory, outbox, config.model)
-        service = build_service(config, tokenizer, door, hub, metrics, ring)
+        service = build_service(config, tokenizer, door, hub, metrics, charges, ring)
 
         async def scrape(openmetrics: bool) -> str:
             return await gather(bus, metrics.registry, openmetrics=openmetrics)
 
-        metrics.registry.register(ProcessFacts(NAME, config.instance, ring, export, bus=bus.counts))
+        metrics.registry.register(
+            ProcessFacts(NAME, config.instance, ring, export, bus=bus.counts, valkey=valkey.counts)
+        )
         texts = TokenizerClient(bus, service.limits)
-        app = create_app(service, scrape, keys, build_tokens(config, files, texts, service))
+        guarded = create_app(service, scrape, keys, build_tokens(config, files, texts, service))
+        app = Cors(guarded, parse_origins(config.cors_origins))
         rpc = serving_rpc(Inference(service, keys, texts).handler, Inference.name, lambda: door.obstacle, config)
 
         def status() -> ServiceStatus:
@@ -82,12 +92,18 @@ async def main() -> None:
     log.info("stopped")
 
 
+def shared_counts(config: Config) -> AbstractAsyncContextManager[Valkey]:
+    return Valkey.connect(config.redis_url, user=config.redis_user, password=config.redis_password.get_secret_value())
+
+
 def build_tokens(config: Config, files: ModelFiles, client: TokenizerClient, service: Service) -> Tokens:
     info = tokenizer_info(files.special_tokens, files.chat_template, service.limits)
     return Tokens(client, service.tokenizer, info, max_body_bytes=config.max_body_bytes)
 
 
-def build_service(config: Config, tokenizer: Tokenizer, door: Door, hub: Hub, metrics: Metrics, ring: Ring) -> Service:
+def build_service(
+    config: Config, tokenizer: Tokenizer, door: Door, hub: Hub, metrics: Metrics, charges: Charges, ring: Ring
+) -> Service:
     return Service(
         gateway=config.instance,
         door=door,
@@ -97,6 +113,7 @@ def build_service(config: Config, tokenizer: Tokenizer, door: Door, hub: Hub, me
         limits=Limits(config.model, config.max_model_len, tokenizer.vocab_size, config.max_choices),
         max_body_bytes=config.max_body_bytes,
         request_timeout_s=config.request_timeout_s,
+        charges=charges,
         ring=ring,
         sample_key=config.otlp_sample_key.get_secret_value().encode(),
     )

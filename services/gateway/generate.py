@@ -7,6 +7,8 @@ from libs.contracts.errors import HeadraceError
 from services.gateway import reply
 from services.gateway.auth import CALLER
 from services.gateway.body import read_body
+from services.gateway.keys import Caller
+from services.gateway.quota_headers import quota_headers
 from services.gateway.reply import Headers, Receive, Scope, Send
 from services.gateway.respond import respond
 from services.gateway.server import UNREAD_TIMEOUT_S
@@ -40,7 +42,8 @@ class Generate:
         try:
             check_open(service, scope[CALLER])
             payload = await read_body(scope, receive, max_bytes=service.max_body_bytes)
-            stream = open_stream(service, self._kind, payload, request_id, origin_of(scope, arrived_s))
+            origin = origin_of(scope, arrived_s)
+            stream = open_stream(service, self._kind, payload, request_id, origin)
         except ConnectionResetError:
             return
         except HeadraceError as error:
@@ -51,20 +54,20 @@ class Generate:
         watch = asyncio.create_task(self._watch(stream, receive))
         try:
             with suppress(ClientGone, HeadraceError):  # counted, and the client was told
-                await self._serve(stream, send, headers)
+                await self._serve(stream, origin.caller, send, headers)
         finally:
             watch.cancel()
 
-    async def _serve(self, stream: Stream, send: Send, headers: Headers) -> None:
+    async def _serve(self, stream: Stream, caller: Caller, send: Send, headers: Headers) -> None:
         """Send the request on and answer it."""
         async with accounted(self._service, stream):
             try:
-                await queue(self._service, stream)
+                quota = await queue(self._service, stream, caller)
             except HeadraceError as error:
                 await reply.error(send, error, headers)
                 raise
             async with while_read(send, UNREAD_TIMEOUT_S) as sending:
-                await respond(stream, sending, headers)
+                await respond(stream, sending, (*headers, *(quota_headers(quota) if quota else ())))
 
     async def _watch(self, stream: Stream, receive: Receive) -> None:
         """Nothing but receive tells that the client left: sending to nobody succeeds."""

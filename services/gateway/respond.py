@@ -42,7 +42,8 @@ async def _object(stream: Stream, send: Send, headers: Headers) -> None:
         await reply.error(send, error, headers)
         raise
     stream.observer.told()
-    await reply.whole(send, shapes.whole(head_of(stream), choices, stream.usage, stream.prompt_ids), headers=headers)
+    body = shapes.whole(head_of(stream), choices, stream.usage, stream.prompt_ids)
+    await reply.whole(send, body, headers=(*headers, stream.observer.server_timing))
 
 
 def _joined(deltas: list[Delta]) -> Delta:
@@ -66,7 +67,7 @@ async def _events(stream: Stream, send: Send, headers: Headers) -> None:
                 text_ns = time.monotonic_ns()
                 writer = ChunkWriter(head_of(stream), stream.prompt_ids)
                 opening = writer.first(len(stream.choices), usage)
-                await reply.begin(send, 200, (*reply.EVENTS, *headers))
+                await reply.begin(send, 200, (*reply.EVENTS, *headers, stream.observer.server_timing))
             await reply.part(send, opening + writer.delta(delta, usage))
             if text_ns:
                 stream.observer.wrote(text_ns)

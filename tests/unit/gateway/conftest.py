@@ -13,9 +13,12 @@ from libs.contracts import codec
 from libs.contracts.messages import Request
 from libs.runtime.cells import CellDirectory
 from libs.runtime.metrics import expose
+from libs.runtime.quotas import Quotas
 from libs.runtime.ring import Ring
+from libs.runtime.valkey import Valkey
 from services.gateway.app import create_app
 from services.gateway.auth import Guard
+from services.gateway.charges import Charges
 from services.gateway.crowd import Crowd
 from services.gateway.door import Door
 from services.gateway.hub import Hub
@@ -93,6 +96,7 @@ async def running_gateway(
         limits=LIMITS,
         max_body_bytes=MAX_BODY_BYTES,
         request_timeout_s=request_timeout_s,
+        charges=Charges(Quotas(Valkey(None))),
         ring=Ring(lambda: None),
         sample_key=SAMPLE_KEY.encode(),
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 from deploy.local.nats_server import nats_config
 from deploy.local.valkey_server import valkey_config
 from libs.contracts import flow
+from libs.runtime.prefix_library import USERS
 
 
 def test_each_nats_user_may_do_what_the_flow_allows() -> None:
@@ -29,7 +30,7 @@ def test_nats_listens_on_loopback_alone() -> None:
 
 def test_valkey_keeps_nothing_and_opens_no_port() -> None:
     """A private socket, no persistence, and no password in clear."""
-    passwords = {"tokenizer": "tok-password", "scheduler": "sch-password", "supervisor": "sup-password"}
+    passwords = {user: f"{user}-password" for user in USERS}
     config = valkey_config(Path("/run/h/valkey.sock"), Path("/run/h"), passwords)
 
     lines = config.splitlines()
