@@ -7,6 +7,7 @@ tokens known so far, which is also the position that the next sample fills.
 from dataclasses import replace
 
 from libs.contracts.messages import HeldSequence, Resident, RowResult
+from libs.contracts.token_rules import are_sound
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 from libs.engine.worker.ports import FillCounts
 from libs.engine.worker.shaping import Shaping, shaping_of
@@ -48,9 +49,12 @@ class Held:
         self._ending_ids = stops if resident.params.ignore_eos else stops | eos_ids
         self._shaping: Shaping | None = None
 
-    def shape(self, vocab_size: int) -> None:
-        """Prepare what the parameters do to logits. They name ids of the vocabulary alone."""
+    def prepare(self, vocab_size: int) -> None:
+        """Make ready what the parameters do to logits; an id that the model does not have ends it."""
         resident = self.resident
+        if max(resident.ids) >= vocab_size or not are_sound(resident.params, vocab_size):
+            self.end = ERROR
+            return
         self._shaping = shaping_of(resident.params, self._ending_ids, self.ids, resident.prompt_tokens, vocab_size)
 
     @property
