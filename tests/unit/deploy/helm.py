@@ -42,7 +42,7 @@ def binary() -> Path:
     return path
 
 
-def render(values: Mapping[str, Any] | Path = {}, *options: str) -> tuple[Manifest, ...]:
+def render(values: Mapping[str, Any] | Path | None = None, *options: str) -> tuple[Manifest, ...]:
     """The manifests of the chart with `values`, or those of a file; none is asked of a cluster."""
     done = helm("template", RELEASE, str(CHART), *options, values=values)
     assert done.returncode == 0, done.stderr
@@ -56,7 +56,7 @@ def refusal(values: Mapping[str, Any]) -> str:
     return done.stderr
 
 
-def helm(*arguments: str, values: Mapping[str, Any] | Path = {}) -> subprocess.CompletedProcess[str]:
-    file, text = ("-", yaml.safe_dump(dict(values))) if not isinstance(values, Path) else (str(values), "")
+def helm(*arguments: str, values: Mapping[str, Any] | Path | None = None) -> subprocess.CompletedProcess[str]:
+    file, text = (str(values), "") if isinstance(values, Path) else ("-", yaml.safe_dump(dict(values or {})))
     command = [str(binary()), *arguments, "--values", file]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
