@@ -19,6 +19,7 @@ from services.gateway.generate import Generate
 from services.gateway.keys import Keys
 from services.gateway.metrics import CONTENT_TYPE
 from services.gateway.models import Models
+from services.gateway.openapi import openapi
 from services.gateway.reply import Receive, Scope, Send
 from services.gateway.service import Service
 from services.gateway.tokens import Tokens
@@ -47,12 +48,18 @@ def create_app(service: Service, scrape: Scrape, keys: Keys, tokens: Tokens) -> 
         openmetrics = "application/openmetrics-text" in request.headers.get("accept", "")
         return Response(await scrape(openmetrics), media_type=OPENMETRICS_TYPE if openmetrics else CONTENT_TYPE)
 
+    document = openapi(service.limits, product_version())
+
+    async def described(request: Request) -> Response:
+        return Response(document, media_type="application/json")
+
     routes: list[BaseRoute] = [
         Route("/health", healthy),
         Route("/live", alive),
         Route("/ready", ready),
         Route("/metrics", exposition),
         Route("/version", version),
+        Route("/openapi.json", described),
         Route("/tokenize", tokens.tokenize, methods=["POST"]),
         Route("/detokenize", tokens.detokenize, methods=["POST"]),
         Route("/tokenizer_info", tokens.info),

@@ -1,0 +1,86 @@
+"""Bounds, defaults and meanings of request fields as JSON schema keywords, beside the constants that keep them. Pure.
+
+What a body's types cannot say stands here; a test sends each bound, and what is just beyond it, through validate.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from libs.contracts.tenancy import FIRST_PRIORITY, LAST_PRIORITY
+from services.gateway.validate import (
+    DEFAULT_COMPLETION_TOKENS,
+    MAX_COUNT,
+    MAX_LENGTH_PENALTY,
+    MAX_MESSAGES,
+    MAX_SEED,
+    MAX_STOP_CHARS,
+    MAX_STOP_TOKEN_IDS,
+    MAX_STOPS,
+    MAX_TIMEOUT_S,
+    MIN_SEED,
+    Limits,
+)
+
+Keywords = Mapping[str, Any]
+
+
+def request_fields(limits: Limits, *, is_chat: bool) -> dict[str, Keywords]:
+    """Keywords by field, of one of the two bodies."""
+    ids = {"items": {"type": "integer", "minimum": 0, "maximum": limits.vocab_size - 1}}
+    choices = {"minimum": 1, "maximum": limits.max_choices}
+    tokens: dict[str, Any] = {"minimum": 1, "maximum": MAX_COUNT, "description": "At most so many are generated."}
+    return {
+        **SAMPLING,
+        **SWITCHES,
+        "model": {"description": f"{limits.model}, the served model."},
+        "messages": {"maxItems": MAX_MESSAGES, "minItems": 1, "description": "What was said, for the chat template."},
+        "prompt": {"description": "Text, a list of token ids, or a list of one of these."},
+        "max_tokens": tokens if is_chat else {**tokens, "default": DEFAULT_COMPLETION_TOKENS},
+        "max_completion_tokens": {**tokens, "description": "Goes before max_tokens."},
+        "min_tokens": {"minimum": 0, "maximum": limits.max_model_len, "default": 0, "description": "No end before."},
+        "n": {**choices, "default": 1, "description": "Choices from one prompt."},
+        "beam_width": {**choices, "description": "Hypotheses that live on after each step; n unless given."},
+        "stop_token_ids": {**ids, "maxItems": MAX_STOP_TOKEN_IDS, "description": "Tokens that end the answer, unseen."},
+    }
+
+
+STOP: Final[Keywords] = MappingProxyType({"minLength": 1, "maxLength": MAX_STOP_CHARS})
+SAMPLING: Final[Mapping[str, Keywords]] = MappingProxyType(
+    {
+        "temperature": {"minimum": 0, "maximum": 2, "default": 1, "description": "0 takes the most likely token."},
+        "top_p": {"exclusiveMinimum": 0, "maximum": 1, "default": 1, "description": "Draw from so much probability."},
+        "top_k": {
+            "minimum": -1,
+            "maximum": MAX_COUNT,
+            "default": 0,
+            "description": "Draw from so many; 0: all.",
+        },
+        "min_p": {"minimum": 0, "maximum": 1, "default": 0, "description": "Draw from what is at least so likely."},
+        "seed": {"minimum": MIN_SEED, "maximum": MAX_SEED, "description": "The same seed draws the same tokens."},
+        "stop": {
+            **STOP,
+            "items": {"type": "string", **STOP},
+            "maxItems": MAX_STOPS,
+            "description": "End the answer.",
+        },
+        "length_penalty": {
+            "minimum": -MAX_LENGTH_PENALTY,
+            "maximum": MAX_LENGTH_PENALTY,
+            "default": 1,
+            "description": "Of beam search: above 0 favours long answers.",
+        },
+        "priority": {"minimum": FIRST_PRIORITY, "maximum": LAST_PRIORITY, "description": "The lower, the earlier."},
+        "timeout": {"exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S, "description": "Seconds until the last token."},
+    }
+)
+SWITCHES: Final[Mapping[str, Keywords]] = MappingProxyType(
+    {
+        "ignore_eos": {"default": False, "description": "Go on after the model's own end."},
+        "use_beam_search": {"default": False, "description": "The n best hypotheses; not with stream or stop."},
+        "early_stopping": {"default": False, "description": "Of beam search: over with the first finished ones."},
+        "stream": {"default": False, "description": "Server-sent events instead of one object."},
+        "stream_options": {"description": "Only with stream."},
+        "return_token_ids": {"default": False, "description": "Adds token_ids and prompt_token_ids."},
+    }
+)
