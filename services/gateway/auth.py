@@ -90,5 +90,6 @@ def _check_origin(headers: Headers) -> None:
 def _host_name(host: str) -> str:
     """The name in a Host header, without its port and an IPv6 address's brackets."""
     if host.startswith("["):
-        return host[1:].partition("]")[0]
+        name, bracket, port = host[1:].partition("]")
+        return name if bracket and (not port or port.startswith(":")) else ""
     return host.rpartition(":")[0] if ":" in host else host
