@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install -qq --constraint constraints.txt $(PIP_ARGS)
 CODE := services libs kernels protos cli deploy bench tests
 
-.PHONY: up test survival nightly exactness lint model kernels protos golden bench bench-peers peers clean
+.PHONY: up test survival nightly exactness lint model kernels protos golden bench bench-peers peers clients clean
 .DEFAULT_GOAL := up
 
 up: $(VENV)/runs kernels  ## serve the default model until Ctrl-C
@@ -65,8 +65,14 @@ bench-peers: peers  ## rounds that alternate between ours and each peer, with li
 	@mkdir -p out
 	@$(BIN)/headrace bench --peers $(PEERS) --rounds 5 --json out/bench-peers.json --html out/bench-peers.html $(strip $(ARGS))
 
+clients: $(VENV)/tests  ## other people's clients, in an environment of their own, against a stack with a tiny model
+	test -d $(VENV)-clients || $(strip $(PYTHON)) -m venv $(VENV)-clients
+	$(VENV)-clients/bin/python -m pip install -qq $(PIP_ARGS) --requirement tests/clients/requirements.txt
+	$(VENV)-clients/bin/python -m pip install -qq $(PIP_ARGS) --no-deps guidellm==0.8.1
+	$(BIN)/python -m pytest tests/clients --whole -s
+
 clean:  ## remove the environments but the peers'; models and run directories stay
-	rm -rf $(VENV) $(VENV)-golden build kernels/native/build *.egg-info
+	rm -rf $(VENV) $(VENV)-golden $(VENV)-clients build kernels/native/build *.egg-info
 
 $(BIN)/python:
 	$(strip $(PYTHON)) -m venv $(VENV)
