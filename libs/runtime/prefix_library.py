@@ -68,10 +68,10 @@ USERS = tuple(_USER_RULES)
 def acl_lines(passwords: Mapping[str, str]) -> list[str]:
     """Lines of an ACL file: the default user is off, each named user may do its own job and nothing else.
 
-    `passwords` has those of all USERS; only their SHA-256 goes into the lines.
+    `passwords` are by user, of USERS; one without a password cannot come in. Only their SHA-256 goes into the lines.
     """
     lines = ["user default reset off"]
-    for user, rules in _USER_RULES.items():
-        digest = hashlib.sha256(passwords[user].encode()).hexdigest()
-        lines.append(f"user {user} reset on #{digest} resetchannels {rules}")
+    for user, password in passwords.items():
+        digest = hashlib.sha256(password.encode()).hexdigest()
+        lines.append(f"user {user} reset on #{digest} resetchannels {_USER_RULES[user]}")
     return lines
