@@ -1,6 +1,8 @@
 """The compose files: what each service is told is what its settings are, and what no container may have it has not."""
 
 import re
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -94,3 +96,11 @@ def test_every_image_has_a_target_of_its_own() -> None:
 
     assert all(name == target for name, target in built.items())
     assert set(built.values()) <= set(stages)
+
+
+def test_what_runs_in_the_control_planes_image_takes_nothing_of_the_worker() -> None:
+    """Its image has no engine, no kernels and no numpy."""
+    code = "import sys, deploy.containers.valkey, deploy.containers.model, deploy.secrets; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+    assert not {"libs.engine", "kernels", "numpy", "gguf", "torch"} & set(loaded)
