@@ -48,18 +48,13 @@ def create_app(service: Service, scrape: Scrape, keys: Keys, tokens: Tokens) -> 
         openmetrics = "application/openmetrics-text" in request.headers.get("accept", "")
         return Response(await scrape(openmetrics), media_type=OPENMETRICS_TYPE if openmetrics else CONTENT_TYPE)
 
-    document = openapi(service.limits, product_version())
-
-    async def described(request: Request) -> Response:
-        return Response(document, media_type="application/json")
-
     routes: list[BaseRoute] = [
         Route("/health", healthy),
         Route("/live", alive),
         Route("/ready", ready),
         Route("/metrics", exposition),
         Route("/version", version),
-        Route("/openapi.json", described),
+        Route("/openapi.json", _fixed(openapi(service.limits, product_version()))),
         Route("/tokenize", tokens.tokenize, methods=["POST"]),
         Route("/detokenize", tokens.detokenize, methods=["POST"]),
         Route("/tokenizer_info", tokens.info),
@@ -86,6 +81,13 @@ def create_app(service: Service, scrape: Scrape, keys: Keys, tokens: Tokens) -> 
 
 async def version(request: Request) -> Response:
     return _json({"version": product_version()})
+
+
+def _fixed(document: bytes) -> Callable[[Request], Awaitable[Response]]:
+    async def told(request: Request) -> Response:
+        return Response(document, media_type="application/json")
+
+    return told
 
 
 def _not_routed(error: HTTPException) -> Refused:
