@@ -6,6 +6,7 @@ from typing import Any
 
 import openai
 import pytest
+from openai.types.chat import ChatCompletion
 
 from libs.contracts.errors import Unavailable, WireError
 from tests.integration.gateway_stage import KEY, Stack, ids_of
@@ -24,10 +25,14 @@ async def test_a_program_without_a_loop_chats_and_streams(stack: Stack) -> None:
             chunks = client.chat.completions.create(**ASKED, stream=True, stream_options={"include_usage": True})
             return "".join(chunk.choices[0].delta.content or "" if chunk.choices else "|" for chunk in chunks)
 
-        whole = asyncio.create_task(asyncio.to_thread(client.chat.completions.create, **ASKED))
+        def in_one_piece() -> ChatCompletion:
+            answer: ChatCompletion = client.chat.completions.create(**ASKED)
+            return answer
+
+        whole = asyncio.create_task(asyncio.to_thread(in_one_piece))
         await stack.answer(ids_of("abc"), "length")
         answer = await whole
-        assert answer.choices[0].message.content == "abc" and answer.usage.completion_tokens == 3
+        assert answer.choices[0].message.content == "abc" and answer.usage and answer.usage.completion_tokens == 3
 
         told = asyncio.create_task(asyncio.to_thread(streamed))
         await stack.answer(ids_of("abc"), "length")

@@ -81,7 +81,7 @@ RAW = [
     b'"' * 9,
     b'{"n": 0x10}',
 ]
-GIVEN = {
+GIVEN: dict[Kind, dict[str, Any]] = {
     Kind.CHAT: {"model": LIMITS.model, "messages": [{"role": "user", "content": "hi"}]},
     Kind.COMPLETION: {"model": LIMITS.model, "prompt": "hi"},
 }
