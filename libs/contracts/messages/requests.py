@@ -6,6 +6,16 @@ from libs.contracts.errors import WireError
 
 
 @dataclass(frozen=True, slots=True)
+class Grammar:
+    """What the text of an answer must be, from its first byte to its last."""
+
+    kind: str  # "json_schema" | "regex" | "choice" | "grammar"
+    source: str  # a schema in JSON; a pattern; a list of strings in JSON; a grammar in Lark or GBNF
+    field: str  # of the request, for errors
+    blanks: str = ""  # json_schema: a pattern of what may stand between two elements; empty: nothing
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How tokens are drawn and when a worker ends a sequence. Neutral values switch a filter off."""
 
@@ -22,6 +32,7 @@ class SamplingParams:
     beam_width: int = 0  # above 0: nothing is drawn, the best of so many hypotheses are kept
     length_penalty: float = 1.0  # of finished hypotheses: score / tokens ^ length_penalty
     early_stopping: bool = False  # the search is over with the first beam_width finished hypotheses
+    grammar: Grammar | None = None  # None: any text
 
 
 @dataclass(frozen=True, slots=True)
