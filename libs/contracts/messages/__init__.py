@@ -72,6 +72,7 @@ from libs.contracts.messages.link import (
     WorkerReport,
 )
 from libs.contracts.messages.requests import (
+    MAX_GRAMMAR_BYTES,
     Accepted,
     ChoiceEpoch,
     ChoiceLog,
@@ -93,6 +94,7 @@ from libs.contracts.messages.requests import (
 from libs.contracts.messages.text import NotTokenized, TokenIds, TokenizeQuery, TokenizeReply
 
 __all__ = [
+    "MAX_GRAMMAR_BYTES",
     "Accepted",
     "Ack",
     "Alive",
@@ -116,7 +118,6 @@ __all__ = [
     "Failed",
     "FencedOff",
     "Finished",
-    "Grammar",
     "Fork",
     "FrameRow",
     "GenerateChunk",
@@ -124,6 +125,7 @@ __all__ = [
     "GenerateResponse",
     "GeneratedText",
     "Gone",
+    "Grammar",
     "HeldSequence",
     "Hello",
     "HostMessage",

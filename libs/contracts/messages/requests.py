@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from libs.contracts.errors import WireError
 
+MAX_GRAMMAR_BYTES = 128 << 10  # of a source as a client sends it
+
 
 @dataclass(frozen=True, slots=True)
 class Grammar:

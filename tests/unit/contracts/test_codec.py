@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from libs.contracts import codec, errors, messages
 from libs.contracts.errors import MalformedMessage
-from libs.contracts.messages import Cancel, FrameRow, GenerateRequest, Grammar, Known, SamplingParams, StopAt, TokenFrame
+from libs.contracts.messages import (
+    Cancel,
+    FrameRow,
+    GenerateRequest,
+    Grammar,
+    Known,
+    SamplingParams,
+    StopAt,
+    TokenFrame,
+)
 
 VALUES: list[type[Any]] = [
     kind for kind in [*vars(messages).values(), errors.WireError] if isinstance(kind, type) and is_dataclass(kind)
