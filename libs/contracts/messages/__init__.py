@@ -74,6 +74,7 @@ from libs.contracts.messages.link import (
 from libs.contracts.messages.requests import (
     MAX_GRAMMAR_BYTES,
     Accepted,
+    BadWord,
     ChoiceEpoch,
     ChoiceLog,
     EpochRaised,
@@ -90,6 +91,7 @@ from libs.contracts.messages.requests import (
     RequestLog,
     SamplingParams,
     Sequence,
+    TokenBias,
 )
 from libs.contracts.messages.text import NotTokenized, TokenIds, TokenizeQuery, TokenizeReply
 
@@ -98,6 +100,7 @@ __all__ = [
     "Accepted",
     "Ack",
     "Alive",
+    "BadWord",
     "Began",
     "BlockCopy",
     "BlockGrant",
@@ -165,6 +168,7 @@ __all__ = [
     "StopAt",
     "Swap",
     "Swapped",
+    "TokenBias",
     "TokenFrame",
     "TokenIds",
     "TokenUsage",

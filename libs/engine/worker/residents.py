@@ -24,6 +24,7 @@ from libs.contracts.messages import (
     Swapped,
 )
 from libs.contracts.order import StandingOrder
+from libs.contracts.token_rules import are_sound
 from libs.engine.rows import Sampled
 from libs.engine.worker.forks import forked
 from libs.engine.worker.held import ERROR, Held
@@ -239,7 +240,9 @@ class Residents:
         With an id that the model does not have it ends before it begins, which is told at once.
         """
         held = self._held[resident.sequence] = Held(resident, self._eos_ids)
-        if max(resident.ids) >= self._vocab_size:
+        if max(resident.ids) < self._vocab_size and are_sound(resident.params, self._vocab_size):
+            held.shape(self._vocab_size)
+        else:
             held.end = ERROR
         if held.end or resident.reach > resident.cursor:
             self._unsure.append(held)

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from libs.contracts.messages import Alive, Delta, Gone, SamplingParams
+from libs.contracts.messages import Alive, BadWord, Delta, Gone, SamplingParams, TokenBias
 from services.scheduler.choice import Phase
 from services.scheduler.events import LinkClosed, Send
 from services.scheduler.state import DECODE, PREFILL, State
@@ -20,6 +20,11 @@ SAMPLINGS = (
     params(40),
     params(40, ignore_eos=False),
     params(6, logprobs=0),
+    params(20, repetition_penalty=1.2, frequency_penalty=0.5, logit_bias=(TokenBias(7, -3.0),)),
+    params(9, min_tokens=4, ignore_eos=False, allowed_token_ids=(2, 9, 40), presence_penalty=0.5),
+    params(
+        30, allowed_token_ids=(8, 9, 40), bad_words=(BadWord((40,)), BadWord((8, 8)), BadWord((9, 9)), BadWord((8, 9)))
+    ),
     params(20, temperature=1.0, seed=7),
     params(40, temperature=1.0, seed=(1 << 64) - 1, ignore_eos=False),
     params(12, beam_width=3),
