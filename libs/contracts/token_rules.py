@@ -40,11 +40,9 @@ def check_token_rules(params: SamplingParams, vocab_size: int) -> None:
 
 
 def are_sound(params: SamplingParams, vocab_size: int) -> bool:
-    try:
-        check_token_rules(params, vocab_size)
-    except InvalidRequest:
-        return False
-    return True
+    """Whether a model of this vocabulary can compute them, however long their lists are."""
+    ids = [token_id for _, ids, _ in _id_lists(params) for token_id in ids]
+    return max(ids, default=0) < vocab_size and all(w.ids for w in params.bad_words) and params.repetition_penalty > 0
 
 
 def check_ids(name: str, ids: Iterable[int], vocab_size: int) -> None:

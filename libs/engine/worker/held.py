@@ -6,7 +6,8 @@ tokens known so far, which is also the position that the next sample fills.
 
 from dataclasses import replace
 
-from libs.contracts.messages import HeldSequence, Resident, RowResult
+from libs.contracts.messages import Grammar, HeldSequence, Resident, RowResult
+from libs.contracts.token_rules import are_sound
 from libs.engine.adjustment import Adjustment
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 from libs.engine.worker.ports import Constraint, FillCounts, Grammars
@@ -55,18 +56,25 @@ class Held:
         self._constraint: Constraint | None = None
         self._adjustment: Adjustment | None = None
 
-    def shape(self, vocab_size: int, grammars: Grammars | None) -> None:
-        """Prepare what the parameters do to logits. They name ids of the vocabulary alone."""
+    def prepare(self, vocab_size: int, grammars: Grammars | None) -> None:
+        """Make ready what the parameters do to logits; an id that the model does not have ends it."""
         resident, params = self.resident, self.resident.params
+        if max(resident.ids) >= vocab_size or not are_sound(params, vocab_size):
+            self.end = ERROR
+            return
         self._shaping = shaping_of(params, self._ending_ids, self.ids, resident.prompt_tokens, vocab_size)
-        self._adjustment = self._shaping.adjustment if self._shaping is not None else None
-        if params.grammar is not None and grammars is None:
+        self._adjustment = None if self._shaping is None else self._shaping.adjustment
+        if params.grammar is not None:
+            self._constrain(params.grammar, grammars)
+
+    def _constrain(self, grammar: Grammar, grammars: Grammars | None) -> None:
+        if grammars is None:
             self.end = DEAD_END
-        elif params.grammar is not None and grammars is not None:
-            self._constraint = grammars.open(params.grammar, self.ids[resident.prompt_tokens :])
-            self._adjustment = self._adjustment or Adjustment()
-            self._adjustment.mask_W = self._constraint.mask_W
-            self._adjustment.mask_ready = self._constraint.mask_ready
+            return
+        self._constraint = grammars.open(grammar, self.ids[self.resident.prompt_tokens :])
+        self._adjustment = self._adjustment or Adjustment()
+        self._adjustment.mask_W = self._constraint.mask_W
+        self._adjustment.mask_ready = self._constraint.mask_ready
 
     @property
     def awaits_grammar(self) -> bool:

@@ -23,10 +23,9 @@ from libs.contracts.messages import (
     Swapped,
 )
 from libs.contracts.order import StandingOrder
-from libs.contracts.token_rules import are_sound
 from libs.engine.rows import Sampled
 from libs.engine.worker.forks import forked
-from libs.engine.worker.held import ERROR, Held
+from libs.engine.worker.held import Held
 from libs.engine.worker.ports import FillCounts, Grammars
 from libs.engine.worker.step_values import Move, Step, StepReport, Taken
 from libs.engine.worker.waits import FILL_BEHIND, GRAMMAR_BEHIND, OUT_OF_GRANT, Waits
@@ -244,13 +243,10 @@ class Residents:
     def _add(self, resident: Resident) -> tuple[int, ...]:
         """The fresh blocks of a new resident: those wholly at or above its cursor.
 
-        With an id that the model does not have it ends before it begins, which is told at once.
+        With an id that the model does not have it has ended before it begins, which is told at once.
         """
         held = self._held[resident.sequence] = Held(resident, self._eos_ids)
-        if max(resident.ids) < self._vocab_size and are_sound(resident.params, self._vocab_size):
-            held.shape(self._vocab_size, self._grammars)
-        else:
-            held.end = ERROR
+        held.prepare(self._vocab_size, self._grammars)
         if held.end or resident.reach > resident.cursor:
             self._unsure.append(held)
         return resident.block_table[blocks_for(resident.cursor, self._block_tokens) :]

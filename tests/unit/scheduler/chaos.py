@@ -20,11 +20,8 @@ SAMPLINGS = (
     params(40),
     params(40, ignore_eos=False),
     params(6, logprobs=0),
-    params(20, repetition_penalty=1.2, frequency_penalty=0.5, logit_bias=(TokenBias(7, -3.0),)),
-    params(9, min_tokens=4, ignore_eos=False, allowed_token_ids=(2, 9, 40), presence_penalty=0.5),
-    params(
-        30, allowed_token_ids=(8, 9, 40), bad_words=(BadWord((40,)), BadWord((8, 8)), BadWord((9, 9)), BadWord((8, 9)))
-    ),
+    params(20, repetition_penalty=1.2, logit_bias=(TokenBias(7, -3.0),)),
+    params(9, allowed_token_ids=(2, 9, 40), bad_words=(BadWord((9,)), BadWord((40, 40)), BadWord((40, 2)))),
     params(20, temperature=1.0, seed=7),
     params(40, temperature=1.0, seed=(1 << 64) - 1, ignore_eos=False),
     params(12, beam_width=3),

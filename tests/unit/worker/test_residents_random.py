@@ -16,7 +16,7 @@ PARAMS = SamplingParams(
     max_tokens=40,
     repetition_penalty=1.1,
     frequency_penalty=0.5,
-    bad_words=tuple(BadWord((first, second)) for first in range(0, 1024, 2) for second in (3, 200)),
+    bad_words=tuple(BadWord((first, second)) for first in range(0, 1024, 8) for second in (3, 200)),
 )
 CHOICES = st.sampled_from(("step", "step", "grant", "chunk", "preempt", "move", "corrupt", "snapshot"))
 
