@@ -18,6 +18,7 @@ from libs.contracts.tenancy import FIRST_PRIORITY, LAST_PRIORITY
 from libs.text.chat_messages import plain_messages
 from services.gateway import schemas
 from services.gateway.schemas import Body, ChatBody, CompletionBody
+from services.gateway.structured import grammar_of
 
 MAX_MESSAGES = 4096
 MAX_STOPS = 16
@@ -100,7 +101,7 @@ def validate(
         kind=kind,
         model=body.model,
         prompt=chat_prompt(body.messages) if isinstance(body, ChatBody) else _completion_prompt(body, limits),
-        params=replace(_params(body, limits, draw_seed), **_search(body, choices, limits)),
+        params=replace(_params(body, limits, draw_seed), grammar=grammar_of(body), **_search(body, choices, limits)),
         stops=_stops(body.stop),
         choices=choices,
         stream=stream,
