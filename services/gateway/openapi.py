@@ -131,6 +131,8 @@ class _Twins:
         self._known: dict[type[Struct], type[Struct]] = {}
 
     def of(self, kind: Any) -> Any:
+        if kind is Raw:
+            return Any
         if isinstance(kind, type) and issubclass(kind, Struct):
             if kind not in self._known:
                 self._known[kind] = self._made(kind)

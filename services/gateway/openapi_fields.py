@@ -33,6 +33,7 @@ def request_fields(limits: Limits, *, is_chat: bool) -> dict[str, Keywords]:
     return {
         **SAMPLING,
         **SWITCHES,
+        **FORM,
         "model": {"description": f"{limits.model}, the served model."},
         "messages": {"maxItems": MAX_MESSAGES, "minItems": 1, "description": "What was said, for the chat template."},
         "prompt": {"description": "Text, a list of token ids, or a list of one of these."},
@@ -72,6 +73,17 @@ SAMPLING: Final[Mapping[str, Keywords]] = MappingProxyType(
         },
         "priority": {"minimum": FIRST_PRIORITY, "maximum": LAST_PRIORITY, "description": "The lower, the earlier."},
         "timeout": {"exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S, "description": "Seconds until the last token."},
+    }
+)
+FORM: Final[Mapping[str, Keywords]] = MappingProxyType(
+    {
+        "response_format": {"description": "What the text of the answer must be: text, json_object or json_schema."},
+        "structured_outputs": {"description": "Likewise, by one of json, regex, choice, grammar and json_object."},
+        "guided_json": {"description": "As structured_outputs.json."},
+        "guided_regex": {"description": "As structured_outputs.regex."},
+        "guided_choice": {"description": "As structured_outputs.choice."},
+        "guided_grammar": {"description": "As structured_outputs.grammar."},
+        "guided_whitespace_pattern": {"description": "As structured_outputs.whitespace_pattern."},
     }
 )
 SWITCHES: Final[Mapping[str, Keywords]] = MappingProxyType(
