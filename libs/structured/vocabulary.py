@@ -7,7 +7,6 @@ from llguidance import LLTokenizer
 from libs.contracts.errors import ConfigError
 from libs.text.tokenizer import Tokenizer
 
-
 MARK = "\x02"  # a character that no tokenizer joins with what follows
 
 
@@ -31,9 +30,8 @@ class _Tokens:
         if self._bytes_of(ids) == text.encode():
             return ids
         marked = self._tokenizer.encode(MARK + text, add_special_tokens=False)
-        while marked and self._bytes_of(marked) != text.encode():
-            del marked[0]
-        return marked
+        behind = (marked[start:] for start in (1, 2))  # of the mark, perhaps with a blank in front
+        return next((rest for rest in behind if self._bytes_of(rest) == text.encode()), ids)
 
     def _bytes_of(self, ids: list[int]) -> bytes:
         return b"".join(map(self._tokenizer.token_bytes, ids))
