@@ -44,6 +44,7 @@ from services.scheduler.events import (
     Ordered,
     Refuse,
     Reply,
+    Resign,
     Send,
     Started,
     Tell,
@@ -85,6 +86,7 @@ class Cell:
         self.ordered: dict[str, dict[str, float]] = {}
         self.killed: list[KillWorker] = []
         self.refused: list[Refuse] = []
+        self.resigned: list[Resign] = []
         self.opened: list[OpenCell] = []
         self.indexed: list[UpdateIndex] = []
         self.replies: list[Done | Resent | CellStatus] = []
@@ -106,6 +108,7 @@ class Cell:
             DeadLetter: self.dead_letters.append,
             KillWorker: self.killed.append,
             Refuse: self.refused.append,
+            Resign: self.resigned.append,
             **dict.fromkeys((Started, Audited), lambda command: None),
             OpenCell: self.opened.append,
             UpdateIndex: self.indexed.append,
