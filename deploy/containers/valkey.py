@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from deploy.local.valkey_server import load_functions
+from deploy.index_functions import load_functions
 from libs.runtime.process import stop_signal
 from libs.runtime.status import READY, beat
 

