@@ -1,21 +1,25 @@
 """The chart says what Kubernetes takes, uses all it is told, and lets nobody do more than the code knows of."""
 
 import json
+import re
 from typing import Any
 
 import pytest
+import yaml
 
 from deploy.chart_files import texts
-from tests.unit.deploy.helm import CHART, Manifest, helm, refusal, render
+from tests.unit.deploy.everything import EVERYTHING
+from tests.unit.deploy.helm import CHART, ROOT, Manifest, helm, refusal, render
 from tests.unit.deploy.manifests import complaints, containers, named, of_kind, pods
 
 PROFILES = [None, *sorted((CHART / "values").glob("*.yaml"))]
-IDS = [path.stem if path else "default" for path in PROFILES]
+ALL = {"everything": EVERYTHING, "cpu": {"autoscaling": {"kind": "cpu"}}, "keda": {"autoscaling": {"kind": "keda"}}}
+IDS = [*(path.stem if path else "default" for path in PROFILES), *ALL]
 UID = 10001
 MIB = {"Mi": 1, "Gi": 1024}
 
 
-@pytest.fixture(scope="module", params=PROFILES, ids=IDS)
+@pytest.fixture(scope="module", params=[*PROFILES, *ALL.values()], ids=IDS)
 def manifests(request: pytest.FixtureRequest) -> tuple[Manifest, ...]:
     return render(request.param)
 
@@ -150,6 +154,14 @@ def test_a_cell_is_added_by_load_and_removed_by_a_person() -> None:
         assert behavior["scaleDown"] == {"selectPolicy": "Disabled"}
         assert scaled[name]["triggers"] == scaled["headrace-workers-c"]["triggers"]
         assert scaled[name]["maxReplicaCount"] == 4
+
+
+def test_values_in_the_docs_are_taken() -> None:
+    """As they stand there."""
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= 2
+    for block in blocks:
+        assert render(yaml.safe_load(block))
 
 
 def test_what_the_chart_repeats_of_the_code_is_as_the_code_says() -> None:

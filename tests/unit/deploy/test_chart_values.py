@@ -14,32 +14,13 @@ import yaml
 
 from deploy.chart_files import CHART_SETS, COMMON, CONFIGS, settings_schema
 from libs.runtime.config import FILE_SUFFIX, ServiceConfig, load_config
+from tests.unit.deploy.everything import EVERYTHING
 from tests.unit.deploy.helm import CHART, RELEASE, Manifest, helm, render
 from tests.unit.deploy.manifests import containers, environment, pods
 
 Path_ = tuple[str, ...]
 NEVER_SET = {"incarnation"}  # one name for all lives of a container would be wrong: each draws its own
 VALUES_KEY = {"prefill_worker": "prefillWorker", "decode_worker": "decodeWorker"}
-EVERYTHING: dict[str, Any] = {  # so that no value waits for another to be of use
-    "images": {"digests": {"pool": "sha256:" + "0" * 64}, "pullSecrets": ["pull"]},
-    "settings": {"otlp_endpoint": "http://collector:4318"},
-    "gateway": {
-        "keysSecret": "keys",
-        "traceKey": True,
-        "service": {"grpcPort": 50051},
-        "ingress": {"host": "h", "className": "c", "tlsSecret": "t"},
-    },
-    "cells": {"c": {"count": 2}, "other": {}},
-    "cellDefaults": {
-        "maxCount": 5,
-        "gpu": {"deviceClass": "gpu"},
-        "runtimeClassName": "r",
-        "nodeSelector": {"a": "b"},
-        "tolerations": [{"key": "k"}],
-    },
-    "networkPolicy": {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
-    "monitoring": {"serviceMonitor": True, "prometheusRule": True, "dashboards": True},
-}
 KINDS = ("none", "cpu", "keda")
 OPEN = ("settings", "digests")  # empty until something is said there
 SECRET_FILES = tuple(f"{secret}{FILE_SUFFIX}" for secret in ("_PASSWORD", "_TOKEN", "_KEY"))
