@@ -11,6 +11,7 @@ from deploy.local.options import SERVICES, UpOptions
 from deploy.local.run_dir import RunDir
 from libs.contracts.kv_layout import KvLayout, kv_dtype_of
 from libs.engine.kernel_choice import check_dtype, settle_kernels, tile_tag
+from libs.engine.model_config import load_model_config
 from libs.runtime.pool_file import create_pool, create_pool_at
 
 SUPERVISOR: Final = "supervisor"
@@ -86,13 +87,13 @@ class Stack:
 
 def settle(options: UpOptions, run_dir: RunDir) -> Stack:
     """Check the options against model and machine, and take the memory. Raises ConfigError for what cannot work."""
-    config = capacity.read_model_config(options.model_dir)
+    model = load_model_config(options.model_dir, options.max_model_len)
     kernels = settle_kernels(options.kernels)
     check_dtype(kernels, options.dtype)
     kv_dtype = kv_dtype_of(options.dtype)
     tag = tile_tag(kernels, kv_dtype)
-    layout = capacity.kv_layout(config, block_tokens=options.block_tokens, dtype=kv_dtype, tag=tag)
-    max_model_len = capacity.context_tokens(config, options.max_model_len)
+    layout = model.kv_layout(options.block_tokens, kv_dtype, tag)
+    max_model_len = capacity.context_tokens(model.max_position_tokens, options.max_model_len)
     blocks = capacity.pool_blocks(layout, options.kv_blocks, capacity.available_memory_bytes())
     gateway_port = usable_port(options.host, options.port)
     pool_fd = create_pool(layout, blocks)

@@ -1,8 +1,10 @@
 """What `headrace up` settles from its options, the model and the machine before anything is started."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from deploy.local.run_dir import RunDir
 from deploy.local.stack import settle
 from libs.contracts.errors import ConfigError
 from tests.engines import settled
-from tests.unit.engine.tiny_model import write_model
+from tests.unit.engine.tiny_model import CONFIG, write_model
 
 
 def options(tmp_path: Path, dtype: str, kernels: str) -> UpOptions:
@@ -35,6 +37,35 @@ def test_torch_is_refused_with_weights_of_eight_bits(tmp_path: Path) -> None:
     """At the command, not when a worker loads."""
     with pytest.raises(ConfigError, match="dtype int8 takes native kernels"):
         settle(options(tmp_path, "int8", "torch"), RunDir(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"architectures": ["GPT2LMHeadModel"]}, "architecture"),
+        ({"hidden_act": "gelu"}, "hidden_act"),
+        ({"rope_scaling": {"type": "banana"}}, r"rope_scaling\.rope_type"),
+        ({"num_hidden_layers": "x"}, "num_hidden_layers"),
+    ],
+)
+def test_a_model_that_is_not_computed_is_refused(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
+    """At the command, before anything is started, with the key that says so."""
+    model_dir = write_model(tmp_path / "model")
+    (model_dir / "config.json").write_text(json.dumps(CONFIG | changes))
+
+    with pytest.raises(ConfigError, match=named):
+        settle(UpOptions(run_dir=tmp_path, model_dir=model_dir, kernels="torch", port=0), RunDir(tmp_path))
+
+
+def test_scaled_positions_serve_a_longer_context(tmp_path: Path) -> None:
+    """The context is what the scaling gives, not what the model was trained for."""
+    asked = replace(options(tmp_path, "float32", "torch"), model_dir=tmp_path / "yarn")
+    write_model(asked.model_dir, rope_scaling={"type": "yarn", "factor": 4, "original_max_position_embeddings": 1024})
+
+    stack = settle(asked, RunDir(tmp_path))
+    os.close(stack.pool_fd)
+
+    assert stack.max_model_len == 4096
 
 
 def test_the_host_tier_is_made_like_the_pool(tmp_path: Path) -> None:
