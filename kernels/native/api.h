@@ -64,6 +64,21 @@ struct HrTop {
   float logprob;
 };
 
+// What becomes of a row's logits before a token is drawn, in the order of the fields. Log-probabilities know nothing of it.
+struct HrAdjust {
+  const int32_t* seen;    // [seen_count] different ids
+  const int32_t* counts;  // [seen_count] how often the answer has each; 0: the prompt alone
+  float repetition, frequency, presence;  // 1, 0, 0: off
+  int32_t seen_count;
+  const int32_t* bias_ids;  // [bias_count] different ids
+  const float* bias;
+  const uint32_t* allowed;  // [⌈vocab / 32⌉] or null: bit id mod 32 of word id / 32 is 0 where an id is banned
+  const uint32_t* mask;     // likewise, filled by somebody else while the step runs
+  const int32_t* mask_ready;  // null: it is filled; else it is once this is not 0, which a thread waits for
+  const int32_t* banned;
+  int32_t bias_count, banned_count;
+};
+
 // One sequence in one step: tokens `start` … `start + tokens − 1` of M, whose KV goes to positions base ….
 struct HrRow {
   int32_t start, tokens, base;
@@ -74,11 +89,10 @@ struct HrRow {
   int32_t top_k;                     // 0: off
   uint32_t position;                 // index of the generated token
   uint64_t key;                      // (seed + choice) mod 2^64
-  const int32_t* banned;
-  int32_t banned_count;
+  const HrAdjust* adjust;            // null: drawn from the logits as they are
   int32_t wants_logprob;
   // Results.
-  int32_t token;    // −1: none
+  int32_t token;    // −1: none was wanted, the row is not finite, or all ids are banned
   int32_t is_nan;   // hidden states or logits not finite: nothing published, nothing drawn
   float logprob;    // of the drawn token, raw logits
   // Further draws from the same logits, of which only the sampling fields are read: none where the row draws nothing.

@@ -85,12 +85,11 @@ size_t count_of_top_p(const std::vector<uint64_t>& sorted, float top, float top_
 
 }  // namespace
 
-RowScores::RowScores(const float* logits, int32_t vocab, const HrRow& row)
+RowScores::RowScores(const float* logits, const float* adjusted, int32_t vocab, double temperature)
     : logits_(logits),
+      adjusted_(adjusted ? adjusted : logits),
       vocab_(vocab),
-      temperature_(row.temperature == 0.0 ? 1.0f : static_cast<float>(row.temperature)),
-      banned_(row.banned),
-      banned_count_(row.banned_count) {}
+      temperature_(temperature == 0.0 ? 1.0f : static_cast<float>(temperature)) {}
 
 uint64_t Candidate::pack(float score, int32_t id) {
   const float ranked = score + 0.0f;  // −0 ranks with +0

@@ -8,31 +8,23 @@
 
 namespace hr {
 
-// Scores of a row: logit ÷ temperature (1 for greedy), −∞ where banned or outside [0, vocab).
+// Scores of a row: adjusted logit ÷ temperature (1 for greedy), −∞ where banned or outside [0, vocab).
 class RowScores {
  public:
-  RowScores(const float* logits, int32_t vocab, const HrRow& row);
+  RowScores(const float* logits, const float* adjusted, int32_t vocab, double temperature);
 
   int32_t vocab() const { return vocab_; }
   // Sixteen ids from `first`, a multiple of 16; raw logits beyond the vocabulary read −∞.
   F16 raw(int32_t first) const { return load_n(logits_ + first, vocab_ - first, -INFINITY); }
   F16 at(int32_t first) const {
-    F16 scores = raw(first);
-    if (temperature_ != 1.0f) scores = scores / splat(temperature_);
-    for (int32_t i = 0; i < banned_count_; ++i) {
-      if (banned_[i] / LANES != first / LANES) continue;
-      const U16 lane = splat_word(static_cast<uint32_t>(banned_[i] % LANES));
-      scores = select((lane_index() >= lane) & (lane >= lane_index()), splat(-INFINITY), scores);
-    }
-    return scores;
+    const F16 scores = load_n(adjusted_ + first, vocab_ - first, -INFINITY);
+    return temperature_ == 1.0f ? scores : scores / splat(temperature_);
   }
 
  private:
-  const float* logits_;
+  const float *logits_, *adjusted_;
   int32_t vocab_;
   float temperature_;
-  const int32_t* banned_;
-  int32_t banned_count_;
 };
 
 // An id under its score: ascending candidates have descending scores, equal ones ascending ids.

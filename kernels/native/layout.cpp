@@ -25,10 +25,15 @@ constexpr int32_t VALUES[] = {
 
     HR_SIZE(HrTop), HR_AT(HrTop, id), HR_AT(HrTop, logprob),
 
+    HR_SIZE(HrAdjust), HR_AT(HrAdjust, seen), HR_AT(HrAdjust, counts), HR_AT(HrAdjust, repetition),
+    HR_AT(HrAdjust, frequency), HR_AT(HrAdjust, presence), HR_AT(HrAdjust, seen_count), HR_AT(HrAdjust, bias_ids),
+    HR_AT(HrAdjust, bias), HR_AT(HrAdjust, allowed), HR_AT(HrAdjust, mask), HR_AT(HrAdjust, mask_ready),
+    HR_AT(HrAdjust, banned), HR_AT(HrAdjust, bias_count), HR_AT(HrAdjust, banned_count),
+
     HR_SIZE(HrRow), HR_AT(HrRow, start), HR_AT(HrRow, tokens), HR_AT(HrRow, base), HR_AT(HrRow, draws),
     HR_AT(HrRow, table), HR_AT(HrRow, temperature), HR_AT(HrRow, min_p), HR_AT(HrRow, top_p), HR_AT(HrRow, top_k),
-    HR_AT(HrRow, position), HR_AT(HrRow, key), HR_AT(HrRow, banned), HR_AT(HrRow, banned_count),
-    HR_AT(HrRow, wants_logprob), HR_AT(HrRow, token), HR_AT(HrRow, is_nan), HR_AT(HrRow, logprob),
+    HR_AT(HrRow, position), HR_AT(HrRow, key), HR_AT(HrRow, adjust), HR_AT(HrRow, wants_logprob),
+    HR_AT(HrRow, token), HR_AT(HrRow, is_nan), HR_AT(HrRow, logprob),
     HR_AT(HrRow, fork_count), HR_AT(HrRow, forks), HR_AT(HrRow, top), HR_AT(HrRow, top_count),
 };
 

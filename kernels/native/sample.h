@@ -2,7 +2,6 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
-#include <vector>
 
 #include "api.h"
 
@@ -26,6 +25,7 @@ struct SampleArgs {
   int32_t vocab, count;
   HrRow* const* rows;    // [count]; token, logprob and is_nan are set. A row with draws 0 or is_nan draws nothing
   const int32_t* heads;  // [count]: the row of logits that each draws from
+  const float* const* adjusted;  // [count]: what became of that row where it was adjusted, else null
   SampleState* states;   // [count]
 };
 

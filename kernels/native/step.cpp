@@ -134,12 +134,22 @@ class Step {
 
   void make_room_for_drawing() {
     const size_t most = c_.ends.size();
-    size_t draws = most;
-    for (int32_t r = 0; r < in_.row_count; ++r) draws += static_cast<size_t>(in_.rows[r].fork_count);
+    size_t draws = most, adjusted = 0;
+    for (int32_t r = 0; r < in_.row_count; ++r) {
+      const HrRow& row = in_.rows[r];
+      draws += static_cast<size_t>(row.fork_count);
+      adjusted += row.draws && row.adjust;
+      for (int32_t i = 0; i < row.fork_count; ++i) adjusted += row.forks[i].adjust != nullptr;
+    }
     c_.drawing.clear();
     c_.drawing.reserve(draws);
     c_.heads.clear();
     c_.heads.reserve(draws);
+    c_.adjusted_of.clear();
+    c_.adjusted_of.reserve(draws);
+    c_.adjustments.clear();
+    c_.adjustments.reserve(adjusted);
+    adjusted_ = c_.adjusted.at_least<float>(adjusted * model_.vocab);
     c_.drawn.clear();
     c_.drawn.reserve(most);
     if (draws > c_.state_count) {
@@ -157,8 +167,18 @@ class Step {
   }
 
   void draw_from_last_head(HrRow& row) {
+    const int32_t head = static_cast<int32_t>(c_.drawn.size()) - 1;
     c_.drawing.push_back(&row);
-    c_.heads.push_back(static_cast<int32_t>(c_.drawn.size()) - 1);
+    c_.heads.push_back(head);
+    c_.adjusted_of.push_back(row.draws && row.adjust ? adjusted_row(*row.adjust, head) : nullptr);
+  }
+
+  // Where the adjusted logits of a head lie. Forks come right behind the row whose adjustment they share.
+  const float* adjusted_row(const HrAdjust& adjust, int32_t head) {
+    if (c_.adjustments.empty() || c_.adjustments.back().adjust != &adjust || c_.adjustments.back().head != head) {
+      c_.adjustments.push_back({&adjust, head, adjusted_ + c_.adjustments.size() * model_.vocab});
+    }
+    return c_.adjustments.back().out;
   }
 
   // The widest token that a product of a layer reads.
@@ -327,6 +347,7 @@ class Step {
                         [this](int64_t tile, int) { rms_norm_tile(final_norm(), tile); });
     c_.team.add_counted([this] { return linear_tiles(head()); }, [this](int64_t tile, int) { linear_tile(head(), tile); });
     c_.team.label(HR_OP_SAMPLE);
+    c_.team.add_counted([this] { return adjust_tiles(adjust()); }, [this](int64_t tile, int) { adjust_tile(adjust(), tile); });
     c_.team.add_counted([this] { return sample_tiles(sample()); }, [this](int64_t tile, int) { sample_tile(sample(), tile); });
   }
 
@@ -337,7 +358,13 @@ class Step {
             input_dtype_, int8_reader(*model_.head)};
   }
   LinearArgs head() const { return {model_.head, head_input_, heads(), nullptr, logits_}; }
-  SampleArgs sample() const { return {logits_, model_.vocab, drawing(), c_.drawing.data(), c_.heads.data(), c_.states.get()}; }
+  AdjustArgs adjust() const {
+    return {logits_, model_.vocab, static_cast<int32_t>(c_.adjustments.size()), c_.adjustments.data()};
+  }
+  SampleArgs sample() const {
+    return {logits_,        model_.vocab, drawing(), c_.drawing.data(), c_.heads.data(), c_.adjusted_of.data(),
+            c_.states.get()};
+  }
 
   // Readers in other processes trust what lies below a fill count.
   void publish(const HrRow& row) const {
@@ -354,7 +381,7 @@ class Step {
   Flow all_, ends_;  // the step's tokens; the last ones of rows that draw
   int32_t input_dtype_, kv_dtype_;
   size_t own_bytes_;
-  float *qkv_, *logits_;
+  float *qkv_, *logits_, *adjusted_;
   char *prepared_, *q_, *end_q_, *attended_, *gated_, *head_input_;
   int32_t *positions_, *blocks_;
 };

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "adjust.h"
 #include "api.h"
 #include "paged_attention.h"
 #include "sample.h"
@@ -22,13 +23,15 @@ struct HrContext {
   hr::Team team;
   std::vector<Prepared> prepared;
   hr::AttentionPlan plans[2], end_plans[2];  // of layers that see everything, and of windowed ones
-  hr::Buffer positions, blocks, hidden, normed, qkv, q, attended, gate_up, gated, end_hidden, end_q, head_input, logits;
+  hr::Buffer positions, blocks, hidden, normed, qkv, q, attended, gate_up, gated, end_hidden, end_q, head_input, logits, adjusted;
   std::vector<HrRow> ends;          // the last tokens of rows that draw
   std::vector<int32_t> end_tokens;  // [ends]: which of the step's tokens each is
   std::vector<int32_t> end_of;      // [rows]: its end, −1 where there is none
   std::vector<int32_t> drawn;       // ends whose logits are computed
   std::vector<HrRow*> drawing;      // their rows and these rows' forks
   std::vector<int32_t> heads;       // of each of these, whose logits it draws from
+  std::vector<const float*> adjusted_of;    // what became of them, null where nothing
+  std::vector<hr::AdjustItem> adjustments;  // one for all draws from the same logits under the same adjustment
   std::unique_ptr<hr::SampleState[]> states;
   size_t state_count = 0;
 };

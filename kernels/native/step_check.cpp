@@ -43,17 +43,24 @@ int32_t check_table(const HrRow& row, const HrPool& pool) {
   return STEP_OK;
 }
 
-int32_t check_banned(const HrRow& row, int32_t vocab) {
-  if (row.banned_count < 0 || (row.banned_count > 0 && !row.banned)) return ERROR_BAD_ROWS;
-  for (int32_t i = 0; i < row.banned_count; ++i) {
-    if (row.banned[i] < 0 || row.banned[i] >= vocab) return ERROR_BAD_ID;
+int32_t check_ids(const int32_t* ids, int32_t count, int32_t vocab) {
+  if (count < 0 || (count > 0 && !ids)) return ERROR_BAD_ROWS;
+  for (int32_t i = 0; i < count; ++i) {
+    if (ids[i] < 0 || ids[i] >= vocab) return ERROR_BAD_ID;
   }
   return STEP_OK;
 }
 
+int32_t check_adjust(const HrAdjust& adjust, int32_t vocab) {
+  if ((adjust.seen_count > 0 && !adjust.counts) || (adjust.bias_count > 0 && !adjust.bias)) return ERROR_BAD_ROWS;
+  if (int32_t error = check_ids(adjust.seen, adjust.seen_count, vocab)) return error;
+  if (int32_t error = check_ids(adjust.bias_ids, adjust.bias_count, vocab)) return error;
+  return check_ids(adjust.banned, adjust.banned_count, vocab);
+}
+
 int32_t check_draws(const HrRow& row, int32_t vocab) {
   if (row.top_count < 0 || (row.top_count > 0 && !(row.top && row.wants_logprob))) return ERROR_BAD_ROWS;
-  return check_banned(row, vocab);
+  return row.adjust ? check_adjust(*row.adjust, vocab) : STEP_OK;
 }
 
 int32_t check_forks(const HrRow& row, int32_t vocab) {

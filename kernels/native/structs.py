@@ -47,6 +47,16 @@ class HrTop(ctypes.Structure):
     _fields_ = (("id", ctypes.c_int32), ("logprob", ctypes.c_float))
 
 
+class HrAdjust(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("seen", "counts")),
+        *((name, ctypes.c_float) for name in ("repetition", "frequency", "presence")),
+        ("seen_count", ctypes.c_int32),
+        *((name, ctypes.c_void_p) for name in ("bias_ids", "bias", "allowed", "mask", "mask_ready", "banned")),
+        *((name, ctypes.c_int32) for name in ("bias_count", "banned_count")),
+    )
+
+
 class HrRow(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("start", "tokens", "base", "draws")),
@@ -55,8 +65,8 @@ class HrRow(ctypes.Structure):
         ("top_k", ctypes.c_int32),
         ("position", ctypes.c_uint32),
         ("key", ctypes.c_uint64),
-        ("banned", ctypes.c_void_p),
-        *((name, ctypes.c_int32) for name in ("banned_count", "wants_logprob", "token", "is_nan")),
+        ("adjust", ctypes.c_void_p),
+        *((name, ctypes.c_int32) for name in ("wants_logprob", "token", "is_nan")),
         ("logprob", ctypes.c_float),
         ("fork_count", ctypes.c_int32),
         *((name, ctypes.c_void_p) for name in ("forks", "top")),
@@ -64,7 +74,7 @@ class HrRow(ctypes.Structure):
     )
 
 
-STRUCTS: Final = (HrLinear, HrLayer, HrModel, HrPool, HrTop, HrRow)
+STRUCTS: Final = (HrLinear, HrLayer, HrModel, HrPool, HrTop, HrAdjust, HrRow)
 
 
 def layout() -> Iterator[int]:

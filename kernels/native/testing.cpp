@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "adjust.h"
 #include "bf16.h"
 #include "paged_attention.h"
 #include "philox.h"
@@ -99,8 +100,19 @@ void hr_test_sample(const float* logits, int32_t vocab, HrRow* rows, int32_t cou
   std::vector<hr::SampleState> states(count);
   std::vector<HrRow*> pointers(count);
   std::vector<int32_t> heads(count);
-  for (int32_t i = 0; i < count; ++i) pointers[i] = rows + i, heads[i] = i;
-  const hr::SampleArgs args{logits, vocab, count, pointers.data(), heads.data(), states.data()};
+  std::vector<const float*> adjusted(count);
+  std::vector<float> copies(static_cast<size_t>(count) * vocab);
+  std::vector<hr::AdjustItem> items;
+  for (int32_t i = 0; i < count; ++i) {
+    pointers[i] = rows + i, heads[i] = i;
+    if (!rows[i].adjust) continue;
+    float* copy = copies.data() + static_cast<size_t>(i) * vocab;
+    items.push_back({rows[i].adjust, i, copy});
+    adjusted[i] = copy;
+  }
+  const hr::AdjustArgs adjust{logits, vocab, static_cast<int32_t>(items.size()), items.data()};
+  run_tiles(hr::adjust_tiles(adjust), threads, seed, [&](int64_t tile) { hr::adjust_tile(adjust, tile); });
+  const hr::SampleArgs args{logits, vocab, count, pointers.data(), heads.data(), adjusted.data(), states.data()};
   run_tiles(hr::sample_tiles(args), threads, seed, [&](int64_t tile) { hr::sample_tile(args, tile); });
 }
 

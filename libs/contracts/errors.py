@@ -3,6 +3,7 @@
 HeadraceError
 ├── ConfigError         the process must not start
 ├── InvalidRequest      the client must change the request; `param` names the field
+│   ├── NoTokenAllowed  its parameters ban every token that could follow
 │   ├── ContextTooLong  prompt plus one token do not fit the context or the pool
 │   └── ModelNotFound   no cell serves this model
 ├── Unauthorized        no key, or a wrong one
@@ -43,6 +44,10 @@ class InvalidRequest(HeadraceError):
 
 class ContextTooLong(InvalidRequest):
     code = "context_length_exceeded"
+
+
+class NoTokenAllowed(InvalidRequest):
+    code = "no_token_allowed"
 
 
 class ModelNotFound(InvalidRequest):

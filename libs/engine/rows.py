@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from libs.contracts.messages import Candidate, SamplingParams
+from libs.engine.adjustment import Adjustment
 
 
 @dataclass(frozen=True, slots=True)
 class SampleSpec:
     """How the token at `position` of one choice is drawn.
 
-    `banned_ids` cannot be drawn: the ends of sequence and the stop ids while position < min_tokens. With `candidates`
-    the likeliest so many ids are wanted beside it.
+    `banned_ids` cannot be drawn: the ends of sequence and the stop ids while position < min_tokens, and what would
+    complete a bad word. `adjustment` changes logits before that. With `candidates` the likeliest so many ids are wanted
+    beside it.
     """
 
     params: SamplingParams
@@ -19,6 +21,7 @@ class SampleSpec:
     choice: int
     banned_ids: tuple[int, ...]
     candidates: int = 0
+    adjustment: Adjustment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class StepRow:
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """A drawn token; `logprob` and `candidates` only if asked for. A row that is not finite draws nothing: `is_nan`,
-    token −1, and so do its forks.
+    token −1, and so do its forks. Token −1 without `is_nan`: every id is banned.
 
     `candidates` come with the likeliest first, equal ones by id; there are fewer where the vocabulary has no more.
     """

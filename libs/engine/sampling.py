@@ -3,54 +3,80 @@
 Axes: R rows, V vocabulary.
 """
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from kernels.ban_ids import ban_ids
+from kernels.adjust import Penalties, adjust
 from kernels.log_softmax import log_softmax
 from kernels.sample import sample
 from libs.contracts.messages import Candidate
+from libs.engine.adjustment import Adjustment
 from libs.engine.rows import Sampled, SampleSpec
+
+NONE_ALLOWED = -1
+PLAIN = Adjustment()
 
 
 def draw(logits_RV: torch.Tensor, specs: Sequence[SampleSpec]) -> list[Sampled]:
-    """One token a row.
+    """One token a row; NONE_ALLOWED where every id is banned.
 
     Args:
         logits_RV: [R, V] float32 contiguous, finite.
         specs: of the rows, in order. Log-probabilities are those of the raw logits.
     """
-    allowed_RV = _banned(logits_RV, specs)
-    ids_R = sample(allowed_RV, _filters(specs), _keys(specs), _positions(specs))
+    adjusted_RV = _adjusted(logits_RV, specs)
+    ids_R = torch.full((len(specs),), NONE_ALLOWED)
+    if drawing := torch.nonzero(adjusted_RV.amax(dim=1) > -torch.inf)[:, 0].tolist():
+        some = [specs[row] for row in drawing]
+        ids_R[drawing] = sample(adjusted_RV[drawing], _filters(some), _keys(some), _positions(some))
     logprobs: list[float | None] = [None] * len(specs)
-    if wanted := [row for row, spec in enumerate(specs) if spec.params.logprobs >= 0]:
+    if wanted := [row for row in drawing if specs[row].params.logprobs >= 0]:
         at = torch.tensor(wanted)
         for row, logprob in zip(wanted, log_softmax(logits_RV[at], ids_R[at][:, None])[:, 0].tolist(), strict=True):
             logprobs[row] = logprob
     return [
-        Sampled(token, logprob, False, _likeliest(logits_RV[row], allowed_RV[row], specs[row].candidates))
+        Sampled(token, logprob, False, _likeliest(logits_RV[row], adjusted_RV[row], specs[row].candidates))
         for row, (token, logprob) in enumerate(zip(ids_R.tolist(), logprobs, strict=True))
     ]
 
 
-def _likeliest(logits_V: torch.Tensor, allowed_V: torch.Tensor, count: int) -> tuple[Candidate, ...]:
+def _likeliest(logits_V: torch.Tensor, adjusted_V: torch.Tensor, count: int) -> tuple[Candidate, ...]:
     """The best `count` ids that are not banned, equal ones by id."""
     if not count:
         return ()
-    ids_J = torch.sort(allowed_V, descending=True, stable=True).indices[:count]
-    ids_J = ids_J[allowed_V[ids_J] > -torch.inf]
+    ids_J = torch.sort(adjusted_V, descending=True, stable=True).indices[:count]
+    ids_J = ids_J[adjusted_V[ids_J] > -torch.inf]
     logprobs_J = log_softmax(logits_V[None], ids_J[None])[0]
     return tuple(map(Candidate, ids_J.tolist(), logprobs_J.tolist()))
 
 
-def _banned(logits_RV: torch.Tensor, specs: Sequence[SampleSpec]) -> torch.Tensor:
-    pairs = [(row, banned) for row, spec in enumerate(specs) for banned in spec.banned_ids]
-    if not pairs:
+def _adjusted(logits_RV: torch.Tensor, specs: Sequence[SampleSpec]) -> torch.Tensor:
+    """The logits that tokens are drawn from: a copy where a row is adjusted, else the same."""
+    rows = [row for row, spec in enumerate(specs) if spec.adjustment is not None or spec.banned_ids]
+    if not rows:
         return logits_RV
-    rows_B, ids_B = torch.tensor(pairs).unbind(1)
-    return ban_ids(logits_RV, rows_B, ids_B)
+    adjusted_RV = logits_RV.clone()
+    for row in rows:
+        adjusted_RV[row] = torch.from_numpy(_adjust(logits_RV[row].numpy(), specs[row]))
+    return adjusted_RV
+
+
+def _adjust(logits_V: npt.NDArray[np.float32], spec: SampleSpec) -> npt.NDArray[np.float32]:
+    how = spec.adjustment or PLAIN
+    while how.mask_ready is not None and not how.mask_ready[0]:
+        time.sleep(0)  # lets the thread that fills it go on
+    penalties = bias = None
+    if how.seen is not None:
+        seen_ids_S, counts_S = (np.array(numbers, np.int32) for numbers in (how.seen.ids, how.seen.counts))
+        penalties = Penalties(seen_ids_S, counts_S, how.repetition, how.frequency, how.presence)
+    if how.bias_ids_B is not None and how.bias_B is not None:
+        bias = how.bias_ids_B, how.bias_B
+    masks_W = [mask_W for mask_W in (how.allowed_W, how.mask_W) if mask_W is not None]
+    return adjust(logits_V, penalties, bias, masks_W, spec.banned_ids)
 
 
 def _filters(specs: Sequence[SampleSpec]) -> torch.Tensor:

@@ -7,8 +7,10 @@ import hashlib
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
 import torch
 
+from kernels.adjust import Penalties, adjust
 from kernels.embedding import embedding
 from kernels.kv_write import kv_write
 from kernels.linear import linear, pack_linear
@@ -78,6 +80,10 @@ def _sampling_outputs() -> Iterator[torch.Tensor]:
     filters_R4 = torch.tensor([[1.0, 0, 0, 1], [0.7, 0.01, 40, 0.9], [0, 0, 0, 1]], dtype=torch.float64)
     ids_R = sample(logits_RV, filters_R4, torch.tensor([1, 2, 3]), torch.tensor([0, 1, 2]))
     yield ids_R
+    seen = np.arange(0, 1001, 7, dtype=np.int32)
+    yield torch.from_numpy(
+        adjust(logits_RV[0].numpy(), Penalties(seen, seen % 3, 1.3, 0.3, 0.7), (seen, noise(8, len(seen))))
+    )
     yield log_softmax(logits_RV, ids_R[:, None])
 
 

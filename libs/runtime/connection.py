@@ -68,6 +68,18 @@ class PersistentClient(Client):
             if self.is_connected:
                 await self.flush(SETTLE_TIMEOUT_S)
 
+    async def close(self) -> None:
+        """End for good, as the library does, but for a cancellation that nobody asked for.
+
+        A reconnect that it cancels while the old connection closes takes that connection's waiter with it.
+        """
+        try:
+            await super().close()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+
     async def _process_pong(self) -> None:
         """A pong that nobody waits for any more must not end the loop that reads."""
         while self._pongs and self._pongs[0].done():

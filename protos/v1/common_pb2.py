@@ -24,17 +24,21 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16protos/v1/common.proto\x12\x0bheadrace.v1\"\x8a\x02\n\x0eSamplingParams\x12\x13\n\x0btemperature\x18\x01 \x01(\x01\x12\r\n\x05top_k\x18\x02 \x01(\r\x12\r\n\x05top_p\x18\x03 \x01(\x01\x12\r\n\x05min_p\x18\x04 \x01(\x01\x12\x0c\n\x04seed\x18\x05 \x01(\x06\x12\x12\n\nmax_tokens\x18\x06 \x01(\r\x12\x12\n\nmin_tokens\x18\x07 \x01(\r\x12\x12\n\nignore_eos\x18\x08 \x01(\x08\x12\x16\n\x0estop_token_ids\x18\t \x03(\r\x12\x10\n\x08logprobs\x18\n \x01(\x05\x12\x12\n\nbeam_width\x18\x0b \x01(\r\x12\x16\n\x0elength_penalty\x18\x0c \x01(\x01\x12\x16\n\x0e\x65\x61rly_stopping\x18\r \x01(\x08\"H\n\x06Prompt\x12\x15\n\rmessages_json\x18\x01 \x01(\x0c\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0b\n\x03ids\x18\x03 \x03(\r\x12\x0c\n\x04kind\x18\x04 \x01(\t\"L\n\tWireError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05param\x18\x03 \x01(\t\x12\x11\n\tretryable\x18\x04 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16protos/v1/common.proto\x12\x0bheadrace.v1\"+\n\tTokenBias\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\x0c\n\x04\x62ias\x18\x02 \x01(\x02\"\x16\n\x07\x42\x61\x64Word\x12\x0b\n\x03ids\x18\x01 \x03(\r\"\xcb\x03\n\x0eSamplingParams\x12\x13\n\x0btemperature\x18\x01 \x01(\x01\x12\r\n\x05top_k\x18\x02 \x01(\r\x12\r\n\x05top_p\x18\x03 \x01(\x01\x12\r\n\x05min_p\x18\x04 \x01(\x01\x12\x0c\n\x04seed\x18\x05 \x01(\x06\x12\x12\n\nmax_tokens\x18\x06 \x01(\r\x12\x12\n\nmin_tokens\x18\x07 \x01(\r\x12\x12\n\nignore_eos\x18\x08 \x01(\x08\x12\x16\n\x0estop_token_ids\x18\t \x03(\r\x12\x10\n\x08logprobs\x18\n \x01(\x05\x12\x12\n\nbeam_width\x18\x0b \x01(\r\x12\x16\n\x0elength_penalty\x18\x0c \x01(\x01\x12\x16\n\x0e\x65\x61rly_stopping\x18\r \x01(\x08\x12\x1a\n\x12repetition_penalty\x18\x0e \x01(\x01\x12\x18\n\x10presence_penalty\x18\x0f \x01(\x01\x12\x19\n\x11\x66requency_penalty\x18\x10 \x01(\x01\x12*\n\nlogit_bias\x18\x11 \x03(\x0b\x32\x16.headrace.v1.TokenBias\x12\x19\n\x11\x61llowed_token_ids\x18\x12 \x03(\r\x12\'\n\tbad_words\x18\x13 \x03(\x0b\x32\x14.headrace.v1.BadWord\"H\n\x06Prompt\x12\x15\n\rmessages_json\x18\x01 \x01(\x0c\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0b\n\x03ids\x18\x03 \x03(\r\x12\x0c\n\x04kind\x18\x04 \x01(\t\"L\n\tWireError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05param\x18\x03 \x01(\t\x12\x11\n\tretryable\x18\x04 \x01(\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SAMPLINGPARAMS']._serialized_start=40
-  _globals['_SAMPLINGPARAMS']._serialized_end=306
-  _globals['_PROMPT']._serialized_start=308
-  _globals['_PROMPT']._serialized_end=380
-  _globals['_WIREERROR']._serialized_start=382
-  _globals['_WIREERROR']._serialized_end=458
+  _globals['_TOKENBIAS']._serialized_start=39
+  _globals['_TOKENBIAS']._serialized_end=82
+  _globals['_BADWORD']._serialized_start=84
+  _globals['_BADWORD']._serialized_end=106
+  _globals['_SAMPLINGPARAMS']._serialized_start=109
+  _globals['_SAMPLINGPARAMS']._serialized_end=568
+  _globals['_PROMPT']._serialized_start=570
+  _globals['_PROMPT']._serialized_end=642
+  _globals['_WIREERROR']._serialized_start=644
+  _globals['_WIREERROR']._serialized_end=720
 # @@protoc_insertion_point(module_scope)

@@ -11,6 +11,7 @@ from services.gateway.token_log import TokenLog
 
 STOP = "stop"
 ERROR = "error"
+DEAD_END = "dead_end"
 FIRST_EPOCH = 1
 
 

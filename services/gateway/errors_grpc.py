@@ -13,6 +13,7 @@ STATUS: Final[Mapping[str, StatusCode]] = MappingProxyType(
     {
         "invalid_request": StatusCode.INVALID_ARGUMENT,
         "context_length_exceeded": StatusCode.INVALID_ARGUMENT,
+        "no_token_allowed": StatusCode.INVALID_ARGUMENT,
         "malformed_message": StatusCode.INVALID_ARGUMENT,
         "body_too_large": StatusCode.RESOURCE_EXHAUSTED,  # as gRPC itself says of a message beyond its limit
         "invalid_api_key": StatusCode.UNAUTHENTICATED,

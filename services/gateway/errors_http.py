@@ -23,6 +23,7 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
     {
         "invalid_request": (400, INVALID),
         "context_length_exceeded": (400, INVALID),
+        "no_token_allowed": (400, INVALID),
         "invalid_api_key": (401, "authentication_error"),
         "forbidden": (403, "permission_error"),
         "model_not_found": (404, INVALID),

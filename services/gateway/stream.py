@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 
-from libs.contracts.errors import HeadraceError, MalformedMessage, NumericalError, Unavailable
+from libs.contracts.errors import HeadraceError, MalformedMessage, NoTokenAllowed, NumericalError, Unavailable
 from libs.contracts.messages import (
     Accepted,
     Delivered,
@@ -24,7 +24,7 @@ from libs.contracts.messages import (
 )
 from libs.contracts.tenancy import DEFAULT_TENANT
 from libs.text.detokenize import TokenBytes
-from services.gateway.choice import ERROR, FIRST_EPOCH, Choice
+from services.gateway.choice import DEAD_END, ERROR, FIRST_EPOCH, Choice
 from services.gateway.crowd import Standing
 from services.gateway.observe import Observer
 from services.gateway.repair import Repair
@@ -271,6 +271,8 @@ class Stream:
             self._outgoing.append(Delivered(self.request_id, totals, epoch=self.epoch))
             if any(choice.reason == ERROR for choice in self.choices):
                 self.fail(NumericalError("the model's output was not finite"))
+            elif any(choice.reason == DEAD_END for choice in self.choices):
+                self.fail(NoTokenAllowed("the request's parameters ban every token that could follow"))
             else:
                 self.phase = Phase.COMPLETE
         self._notify()

@@ -7,7 +7,7 @@ It reads those ids back through the block table, so a wrong block, a stale fill 
 import hashlib
 import struct
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from libs.contracts.kv_layout import KvLayout, blocks_for
@@ -15,6 +15,7 @@ from libs.contracts.messages import Candidate, SamplingParams
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 from libs.engine.worker.residents import Residents
 from libs.engine.worker.serve import Loaded
+from libs.engine.worker.shaping import shaping_of
 from libs.engine.worker.step_values import Move
 
 VOCAB_SIZE = 1024
@@ -129,13 +130,34 @@ class FakeEngine:
 def draw(ids: "array[int]", spec: SampleSpec) -> Sampled:
     """A function of the ids, the parameters and the seed alone."""
     key = 0 if spec.params.temperature == 0 else (spec.params.seed + spec.choice) % (1 << 64)
-    digest = hashlib.blake2b(ids.tobytes() + struct.pack("<QI", key, spec.position), digest_size=8).digest()
+    digest = hashlib.blake2b(
+        ids.tobytes() + struct.pack("<QI", key, spec.position) + _shape(spec), digest_size=8
+    ).digest()
     word = int.from_bytes(digest, "little")
-    token = word % VOCAB_SIZE
-    while token in spec.banned_ids:
-        token = (token + 1) % VOCAB_SIZE
+    token = next((id for id in _from(word % VOCAB_SIZE) if _may_follow(id, spec)), -1)
+    if token < 0:
+        return Sampled(-1, None, False)
     logprob = -((word >> 32) % 4096) / 256 if spec.params.logprobs >= 0 else None  # exact in float32
     return Sampled(token, logprob, False, candidates(ids, spec) if spec.candidates else ())
+
+
+def _from(first: int) -> Iterator[int]:
+    return ((first + step) % VOCAB_SIZE for step in range(VOCAB_SIZE))
+
+
+def _may_follow(token: int, spec: SampleSpec) -> bool:
+    allowed_W = spec.adjustment.allowed_W if spec.adjustment else None
+    return token not in spec.banned_ids and (allowed_W is None or bool(allowed_W[token // 32] >> (token % 32) & 1))
+
+
+def _shape(spec: SampleSpec) -> bytes:
+    """What penalties and biases know, so that a token tells when it is not what the ids say."""
+    how = spec.adjustment
+    if how is None or (how.seen is None and how.bias_B is None):
+        return b""
+    seen = sorted(zip(how.seen.ids, how.seen.counts, strict=True)) if how.seen else []
+    bias = [None if part is None else part.tolist() for part in (how.bias_ids_B, how.bias_B)]
+    return repr((seen, how.repetition, how.frequency, how.presence, bias)).encode()
 
 
 def candidates(ids: "array[int]", spec: SampleSpec) -> tuple[Candidate, ...]:
@@ -151,8 +173,11 @@ def expected(prompt_ids: Sequence[int], params: SamplingParams, choice: int = 0)
     ending = {*params.stop_token_ids, *(() if params.ignore_eos else EOS_IDS)}
     ids, generated = array("I", prompt_ids), list[int]()
     while True:
-        banned = tuple(ending) if len(generated) < params.min_tokens else ()
-        token = draw(ids, SampleSpec(params, len(generated), choice, banned)).token_id
+        shaping = shaping_of(params, frozenset(ending), ids, len(prompt_ids), VOCAB_SIZE)  # from all ids, each time
+        banned, how = (shaping.banned_ids(ids), shaping.adjustment) if shaping else ((), None)
+        token = draw(ids, SampleSpec(params, len(generated), choice, banned, adjustment=how)).token_id
+        if token < 0:
+            return tuple(generated), "dead_end"
         ids.append(token)
         generated.append(token)
         if token in ending:

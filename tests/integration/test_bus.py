@@ -223,3 +223,12 @@ async def test_any_error_that_the_broker_reports_ends_in_a_reconnect(own_nats_se
             while arrived.empty():
                 await admin.publish("tokens.g", b"frame")
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_bus_that_is_reconnecting_closes_like_any_other(nats_server: NatsServer, turns: int) -> None:
+    """However far the loss of its connection has been noticed when the service ends."""
+    async with nats_server.connect("gateway") as gateway:
+        await gateway._client._process_op_err(ConnectionResetError())
+        for _ in range(turns):
+            await asyncio.sleep(0)

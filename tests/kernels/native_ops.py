@@ -10,31 +10,16 @@ from dataclasses import dataclass
 
 import torch
 
+from kernels.native.structs import HrRow as Row
+from libs.engine.adjustment import Adjustment
+from libs.engine.native.adjust_struct import AdjustStruct
+
 DTYPES = {torch.float32: 0, torch.bfloat16: 1}
 Int, Long, Float, Double, Pointer = ctypes.c_int32, ctypes.c_int64, ctypes.c_float, ctypes.c_double, ctypes.c_void_p
 
 
 class _Pool(ctypes.Structure):
     _fields_ = [("kv", Pointer), ("fill_counts", Pointer), ("blocks", Int), ("block_tokens", Int)]
-
-
-class Row(ctypes.Structure):
-    """HrRow of kernels/native/api.h."""
-
-    _fields_ = [
-        *((name, Int) for name in ("start", "tokens", "base", "draws")),
-        ("table", Pointer),
-        *((name, Double) for name in ("temperature", "min_p", "top_p")),
-        ("top_k", Int),
-        ("position", ctypes.c_uint32),
-        ("key", ctypes.c_uint64),
-        ("banned", Pointer),
-        *((name, Int) for name in ("banned_count", "wants_logprob", "token", "is_nan")),
-        ("logprob", Float),
-        ("fork_count", Int),
-        *((name, Pointer) for name in ("forks", "top")),
-        ("top_count", Int),
-    ]
 
 
 class _RmsNorm(ctypes.Structure):
@@ -111,6 +96,7 @@ class Draw:
     position: int = 0
     banned: tuple[int, ...] = ()
     wants_logprob: bool = True
+    adjustment: Adjustment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +209,10 @@ class Ops:
 
     def sample(self, logits_RV: torch.Tensor, draws: Sequence[Draw]) -> list[Drawn]:
         structs = (Row * len(draws))()
-        banned = [torch.tensor(draw.banned, dtype=torch.int32) for draw in draws]
-        for struct, draw, ids in zip(structs, draws, banned, strict=True):
+        adjusts = [
+            AdjustStruct(draw.adjustment, draw.banned) if draw.adjustment or draw.banned else None for draw in draws
+        ]
+        for struct, draw, adjust in zip(structs, draws, adjusts, strict=True):
             struct.temperature, struct.min_p, struct.top_k, struct.top_p = draw.filters
             struct.key, struct.position, struct.draws, struct.wants_logprob = (
                 draw.key,
@@ -232,7 +220,7 @@ class Ops:
                 1,
                 draw.wants_logprob,
             )
-            struct.banned, struct.banned_count, struct.token = at(ids), len(ids), -1
+            struct.adjust, struct.token = adjust and adjust.address, -1
         R, V = logits_RV.shape
         self._library.hr_test_sample(Pointer(at(logits_RV)), V, ctypes.byref(structs), R, self.threads, self.seed)
         return [Drawn(struct.token, struct.logprob, bool(struct.is_nan)) for struct in structs]

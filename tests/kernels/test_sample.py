@@ -1,4 +1,4 @@
-"""sample and ban_ids against the contract, step by step in plain Python."""
+"""sample against the contract, step by step in plain Python."""
 
 import math
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.ban_ids import ban_ids
 from kernels.philox import philox4x32
 from kernels.sample import sample
 
@@ -117,14 +116,3 @@ def test_a_draw_depends_on_its_row_key_and_position_alone(rng: np.random.Generat
     assert together == [draw(logits[row], PLAIN, row, row * 3) for row in range(64)]
     assert together != sample(logits, settings, keys + 1, positions).tolist()
     assert together != sample(logits, settings, keys, positions + 1).tolist()
-
-
-def test_banned_ids_are_never_drawn() -> None:
-    """A ban holds for greedy and sampled rows, leaves other rows and the raw logits as they are."""
-    logits = torch.tensor([[9.0, 1.0, 0.0], [9.0, 1.0, 0.0]])
-
-    banned = ban_ids(logits, torch.tensor([0, 0]), torch.tensor([0, 2]))
-
-    assert banned.tolist() == [[-math.inf, 1.0, -math.inf], [9.0, 1.0, 0.0]]
-    assert logits[0, 0] == 9.0
-    assert [draw(banned[0], filters) for filters in (GREEDY, PLAIN, (1.0, 0.0, 3, 0.99))] == [1, 1, 1]

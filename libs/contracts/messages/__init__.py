@@ -73,6 +73,7 @@ from libs.contracts.messages.link import (
 )
 from libs.contracts.messages.requests import (
     Accepted,
+    BadWord,
     ChoiceEpoch,
     ChoiceLog,
     EpochRaised,
@@ -88,6 +89,7 @@ from libs.contracts.messages.requests import (
     RequestLog,
     SamplingParams,
     Sequence,
+    TokenBias,
 )
 from libs.contracts.messages.text import NotTokenized, TokenIds, TokenizeQuery, TokenizeReply
 
@@ -95,6 +97,7 @@ __all__ = [
     "Accepted",
     "Ack",
     "Alive",
+    "BadWord",
     "Began",
     "BlockCopy",
     "BlockGrant",
@@ -161,6 +164,7 @@ __all__ = [
     "StopAt",
     "Swap",
     "Swapped",
+    "TokenBias",
     "TokenFrame",
     "TokenIds",
     "TokenUsage",

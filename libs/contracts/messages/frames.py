@@ -11,7 +11,7 @@ class FrameRow:
     position: int  # of ids[0]
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]  # empty unless asked for
-    end: str  # "" | "stop" | "length" | "error"; the last id is the token that ended it
+    end: str  # "" | "stop" | "length" | "error" | "dead_end"; of "stop" the last id is the token that ended it
     cached_tokens: int
     traceparent: str  # set in the first row of a residence: the worker's span
 

@@ -72,7 +72,7 @@ class RowResult:
     position: int  # of ids[0]
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    end: str  # "" | "stop" | "length" | "error"
+    end: str  # "" | "stop" | "length" | "error" | "dead_end": no token was allowed
     at_until: bool  # stopped by itself: the removal is confirmed
     candidates: tuple[Candidate, ...] = ()  # the likeliest first, equal ones by id
 

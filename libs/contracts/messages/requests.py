@@ -6,6 +6,21 @@ from libs.contracts.errors import WireError
 
 
 @dataclass(frozen=True, slots=True)
+class TokenBias:
+    """What is added to the logit of an id."""
+
+    token_id: int
+    bias: float
+
+
+@dataclass(frozen=True, slots=True)
+class BadWord:
+    """Ids that must not follow each other in an answer."""
+
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How tokens are drawn and when a worker ends a sequence. Neutral values switch a filter off."""
 
@@ -22,6 +37,12 @@ class SamplingParams:
     beam_width: int = 0  # above 0: nothing is drawn, the best of so many hypotheses are kept
     length_penalty: float = 1.0  # of finished hypotheses: score / tokens ^ length_penalty
     early_stopping: bool = False  # the search is over with the first beam_width finished hypotheses
+    repetition_penalty: float = 1.0  # of every id of prompt and answer: a logit above 0 ÷ it, any other × it
+    presence_penalty: float = 0.0  # taken from the logit of every id of the answer
+    frequency_penalty: float = 0.0  # likewise, as often as the answer has it
+    logit_bias: tuple[TokenBias, ...] = ()  # different ids
+    allowed_token_ids: tuple[int, ...] = ()  # empty: all
+    bad_words: tuple[BadWord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

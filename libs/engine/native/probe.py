@@ -11,6 +11,7 @@ import numpy as np
 
 from libs.contracts.kv_layout import kv_dtype_of
 from libs.contracts.messages import SamplingParams
+from libs.engine.adjustment import Adjustment, SeenIds
 from libs.engine.checkpoint import Checkpoint
 from libs.engine.families import Biases
 from libs.engine.model_config import ModelConfig
@@ -62,7 +63,9 @@ def probe_digest(kernels: Kernels, dtype: str) -> str:
     second = [
         StepRow(ids[:37], 0, tables[0], None),
         *(
-            StepRow([5 + i], PROMPT_TOKENS, table, SampleSpec(params, i, i, (i,)))
+            StepRow(
+                [5 + i], PROMPT_TOKENS, table, SampleSpec(params, i, i, (i,), adjustment=_adjustment() if i else None)
+            )
             for i, (table, params) in enumerate(zip(tables[1:], FILTERS, strict=True))
         ),
     ]
@@ -72,6 +75,13 @@ def probe_digest(kernels: Kernels, dtype: str) -> str:
             digest.update(np.int32(drawn.token_id).tobytes() + np.float32(drawn.logprob or 0).tobytes())
     digest.update(pool.blocks_NB.tobytes())
     return digest.hexdigest()[:DIGEST_DIGITS]
+
+
+def _adjustment() -> Adjustment:
+    """Every kind but masks, which only ban."""
+    ids_B = np.arange(0, CONFIG.vocab_size, 11, dtype=np.int32)
+    seen = SeenIds(range(0, CONFIG.vocab_size, 3), range(0, CONFIG.vocab_size, 7))
+    return Adjustment(seen, 1.3, 0.3, 0.7, bias_ids_B=ids_B, bias_B=noise(0, len(ids_B)))
 
 
 def checkpoint() -> Checkpoint:

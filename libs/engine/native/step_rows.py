@@ -9,6 +9,7 @@ from typing import Final
 from kernels.native.structs import HrRow, HrTop
 from libs.contracts.kv_layout import blocks_for
 from libs.contracts.messages import Candidate
+from libs.engine.native.adjust_struct import AdjustStruct
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 
 FIRST_ROWS: Final = 64
@@ -22,24 +23,20 @@ class StepRows:
 
     def __init__(self, block_tokens: int) -> None:
         self._block_tokens = block_tokens
-        self._ids = self._tables = self._banned = array("i")
-        self._held: list[object] = []  # forks and candidates of the step, which few steps have
+        self._ids = self._tables = array("i")
+        self._held: list[object] = []  # forks, candidates and adjustments of the step, which few steps have
         self._grow(FIRST_ROWS)
 
     def fill(self, rows: Sequence[StepRow]) -> None:
         """Take in the rows of a step, at least one, each with at least one token and a table that covers it."""
         if len(rows) > len(self._rows):
             self._grow(2 * len(rows))
-        self._ids, self._tables, self._banned = ids, tables, banned = array("i"), array("i"), array("i")
+        self._ids, self._tables = ids, tables = array("i"), array("i")
         self._held.clear()
         for row in rows:
             ids.extend(row.token_ids)
             tables.extend(row.block_table[: self._used(row)])
-            if row.sample is not None:
-                banned.extend(row.sample.banned_ids)
-            for fork in row.forks:
-                banned.extend(fork.banned_ids)
-        start, table, ban = 0, tables.buffer_info()[0], banned.buffer_info()[0]
+        start, table = 0, tables.buffer_info()[0]
         for row, out in zip(rows, self._rows, strict=False):
             used, tokens, sample = self._used(row), len(row.token_ids), row.sample
             assert tokens and used <= len(row.block_table), "a row has tokens and its block table covers them"
@@ -48,9 +45,10 @@ class StepRows:
             table += INT32_BYTES * used
             out.draws, out.fork_count, out.top_count = sample is not None, 0, 0
             if sample is not None:
-                ban = self._fill_sampling(out, sample, ban)
+                self._fill_sampling(out, sample)
+                out.adjust = self._adjust(sample)
                 if row.forks:
-                    ban = self._fill_forks(out, row.forks, ban)
+                    self._fill_forks(out, sample, row.forks)
 
     def _used(self, row: StepRow) -> int:
         return blocks_for(row.base + len(row.token_ids), self._block_tokens)
@@ -71,27 +69,32 @@ class StepRows:
         """What the kernels wrote, in the order of the rows."""
         return [_result(out, row) for row, out in zip(rows, self._rows, strict=False)]
 
-    def _fill_forks(self, out: HrRow, specs: Sequence[SampleSpec], ban: int) -> int:
+    def _fill_forks(self, out: HrRow, sample: SampleSpec, specs: Sequence[SampleSpec]) -> None:
         forks = (HrRow * len(specs))()
         self._held.append(forks)
         out.forks, out.fork_count = ctypes.addressof(forks), len(specs)
         for fork, spec in zip(forks, specs, strict=True):
             fork.draws = True
-            ban = self._fill_sampling(fork, spec, ban)
-        return ban
+            self._fill_sampling(fork, spec)
+            is_shared = spec.adjustment is sample.adjustment and spec.banned_ids == sample.banned_ids
+            fork.adjust = out.adjust if is_shared else self._adjust(spec)
 
-    def _fill_sampling(self, out: HrRow, spec: SampleSpec, ban: int) -> int:
-        """`ban` is where its banned ids lie; returns where the next ones do."""
+    def _adjust(self, spec: SampleSpec) -> int | None:
+        if spec.adjustment is None and not spec.banned_ids:
+            return None
+        held = AdjustStruct(spec.adjustment, spec.banned_ids)
+        self._held.append(held)
+        return held.address
+
+    def _fill_sampling(self, out: HrRow, spec: SampleSpec) -> None:
         params = spec.params
         out.temperature, out.min_p, out.top_p, out.top_k = params.temperature, params.min_p, params.top_p, params.top_k
         out.position, out.key = spec.position, (params.seed + spec.choice) & KEY_MASK
-        out.banned, out.banned_count = ban, len(spec.banned_ids)
         out.wants_logprob = params.logprobs >= 0 or spec.candidates > 0
         if spec.candidates:
             top = (HrTop * spec.candidates)()
             self._held.append(top)
             out.top, out.top_count = ctypes.addressof(top), spec.candidates
-        return ban + INT32_BYTES * len(spec.banned_ids)
 
     def _grow(self, count: int) -> None:
         self._memory = (HrRow * count)()
@@ -113,7 +116,7 @@ def _result(out: HrRow, row: StepRow) -> Sampled | None:
 
 
 def _drawn(out: HrRow, spec: SampleSpec) -> Sampled:
-    logprob = out.logprob if spec.params.logprobs >= 0 else None
+    logprob = out.logprob if spec.params.logprobs >= 0 and out.token >= 0 else None
     if not spec.candidates:
         return Sampled(out.token, logprob, False)
     tops = (HrTop * out.top_count).from_address(out.top)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from libs.contracts.messages import Resident, RowResult
 from libs.engine.rows import Sampled
-from libs.engine.worker.held import ERROR, Held
+from libs.engine.worker.held import DEAD_END, ERROR, Held
 
 
 def forked(held: Held, result: RowResult, sampled: Sampled | None) -> list[tuple[Resident, RowResult]]:
@@ -28,6 +28,8 @@ def _report(held: Held, result: RowResult, drawn: Sampled) -> RowResult:
     """Every fork stops with its first token."""
     if drawn.is_nan:
         return replace(result, ids=(), logprobs=(), end=ERROR, at_until=True)
+    if drawn.token_id < 0:
+        return replace(result, ids=(), logprobs=(), end=DEAD_END, at_until=True)
     logprobs = () if drawn.logprob is None else (drawn.logprob,)
     end = held.judge(drawn.token_id, generated=1)
     return replace(result, ids=(drawn.token_id,), logprobs=logprobs, end=end, at_until=True)

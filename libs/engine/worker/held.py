@@ -7,12 +7,15 @@ tokens known so far, which is also the position that the next sample fills.
 from dataclasses import replace
 
 from libs.contracts.messages import HeldSequence, Resident, RowResult
+from libs.contracts.token_rules import are_sound
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 from libs.engine.worker.ports import FillCounts
+from libs.engine.worker.shaping import Shaping, shaping_of
 
 STOP = "stop"
 LENGTH = "length"
 ERROR = "error"
+DEAD_END = "dead_end"
 
 
 class Held:
@@ -20,6 +23,7 @@ class Held:
 
     __slots__ = (
         "_ending_ids",
+        "_shaping",
         "cursor",
         "end",
         "filled_tokens",
@@ -43,6 +47,15 @@ class Held:
         self.wait_ns = 0  # when it began
         stops = frozenset(resident.params.stop_token_ids)
         self._ending_ids = stops if resident.params.ignore_eos else stops | eos_ids
+        self._shaping: Shaping | None = None
+
+    def prepare(self, vocab_size: int) -> None:
+        """Make ready what the parameters do to logits; an id that the model does not have ends it."""
+        resident = self.resident
+        if max(resident.ids) >= vocab_size or not are_sound(resident.params, vocab_size):
+            self.end = ERROR
+            return
+        self._shaping = shaping_of(resident.params, self._ending_ids, self.ids, resident.prompt_tokens, vocab_size)
 
     @property
     def to_commit(self) -> int:
@@ -82,8 +95,10 @@ class Held:
         ids = self.ids[self.cursor : end]
         if end < len(self.ids):
             return StepRow(ids, self.cursor, self.table, None)
-        banned = tuple(self._ending_ids) if self.position < resident.params.min_tokens else ()
-        sample = SampleSpec(resident.params, self.position, resident.choice, banned, resident.candidates)
+        sample = SampleSpec(resident.params, self.position, resident.choice, (), resident.candidates)
+        if self._shaping is not None:
+            banned, adjustment = self._shaping.banned_ids(self.ids), self._shaping.adjustment
+            sample = replace(sample, banned_ids=banned, adjustment=adjustment)
         if not resident.forks or self.position:
             return StepRow(ids, self.cursor, self.table, sample)
         forks = tuple(replace(sample, choice=fork.choice) for fork in resident.forks)
@@ -103,8 +118,12 @@ class Held:
         if drawn is not None and self.resident.candidates:
             told = tuple(replace(one, is_end=one.token_id in self._ending_ids) for one in drawn.candidates)
             return replace(self.result(position), at_until=True, candidates=told)
+        if drawn is not None and drawn.token_id < 0:
+            self.end, drawn = DEAD_END, None
         if drawn is not None:
             self.ids.append(drawn.token_id)
+            if self._shaping is not None:
+                self._shaping.add(drawn.token_id)
             self.end = self.judge(drawn.token_id, self.position)
         return self.result(position, drawn)
 

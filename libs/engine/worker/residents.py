@@ -26,7 +26,7 @@ from libs.contracts.messages import (
 from libs.contracts.order import StandingOrder
 from libs.engine.rows import Sampled
 from libs.engine.worker.forks import forked
-from libs.engine.worker.held import ERROR, Held
+from libs.engine.worker.held import Held
 from libs.engine.worker.ports import FillCounts
 from libs.engine.worker.step_values import Move, Step, StepReport, Taken
 
@@ -236,11 +236,10 @@ class Residents:
     def _add(self, resident: Resident) -> tuple[int, ...]:
         """The fresh blocks of a new resident: those wholly at or above its cursor.
 
-        With an id that the model does not have it ends before it begins, which is told at once.
+        With an id that the model does not have it has ended before it begins, which is told at once.
         """
         held = self._held[resident.sequence] = Held(resident, self._eos_ids)
-        if max(resident.ids) >= self._vocab_size:
-            held.end = ERROR
+        held.prepare(self._vocab_size)
         if held.end or resident.reach > resident.cursor:
             self._unsure.append(held)
         return resident.block_table[blocks_for(resident.cursor, self._block_tokens) :]

@@ -1,12 +1,15 @@
 """Rows in the form that the native kernels take."""
 
 import ctypes
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from kernels.native.structs import HrRow
+from kernels.native.structs import HrAdjust, HrRow
 from libs.contracts.messages import SamplingParams
+from libs.engine.adjustment import Adjustment, SeenIds
 from libs.engine.native.step_rows import StepRows
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 
@@ -22,6 +25,11 @@ def seen(rows: StepRows, count: int) -> list[HrRow]:
 
 def numbers(address: int, count: int) -> list[int]:
     return list((ctypes.c_int32 * count).from_address(address))
+
+
+def banned_of(row: HrRow) -> list[int]:
+    adjust = HrAdjust.from_address(row.adjust)
+    return numbers(adjust.banned, adjust.banned_count)
 
 
 def test_every_field_arrives() -> None:
@@ -44,8 +52,8 @@ def test_every_field_arrives() -> None:
     assert numbers(first.table, 3) == [3, 1, 9] and numbers(second.table, 1) == [0]
     assert (first.temperature, first.min_p, first.top_p, first.top_k) == (0.5, 0.1, 0.9, 7)
     assert (first.position, first.key, first.wants_logprob) == (4, 1, 1)
-    assert numbers(first.banned, first.banned_count) == [11, 12]
-    assert numbers(third.banned, third.banned_count) == [13] and numbers(third.table, 1) == [4]
+    assert banned_of(first) == [11, 12]
+    assert banned_of(third) == [13] and numbers(third.table, 1) == [4]
 
 
 def test_nothing_of_an_earlier_step_is_left() -> None:
@@ -56,7 +64,7 @@ def test_nothing_of_an_earlier_step_is_left() -> None:
     rows.fill([StepRow([2], 0, [0], spec())])
 
     (row,) = seen(rows, 1)
-    assert (row.banned_count, row.top_k, row.top_p, row.min_p, row.wants_logprob) == (0, 0, 1.0, 0.0, 0)
+    assert (row.adjust, row.top_k, row.top_p, row.min_p, row.wants_logprob) == (None, 0, 1.0, 0.0, 0)
 
 
 def test_more_rows_than_ever_before() -> None:
@@ -95,13 +103,41 @@ def test_forks_and_candidates_are_of_their_step_alone() -> None:
     rows.fill([StepRow([1], 0, [0], spec(0, 2, (7,)), (spec(0, 0, (8, 9)), spec(0, 1)))])
     (row,) = seen(rows, 1)
     forks = (HrRow * row.fork_count).from_address(row.forks)
-    assert [(fork.key, fork.draws, numbers(fork.banned, fork.banned_count)) for fork in forks] == [
-        (0, 1, [8, 9]),
-        (1, 1, []),
-    ]
+    assert [(fork.key, fork.draws) for fork in forks] == [(0, 1), (1, 1)]
+    assert (banned_of(row), banned_of(forks[0]), forks[1].adjust) == ([7], [8, 9], None)
     rows.fill([StepRow([1], 0, [0], SampleSpec(SamplingParams(), 0, 0, (), candidates=4))])
     assert (row.fork_count, row.top_count, row.wants_logprob) == (0, 4, 1)
 
     rows.fill([StepRow([1], 0, [0], spec())])
 
     assert (row.fork_count, row.top_count, row.wants_logprob) == (0, 0, 0)
+
+
+def test_an_adjustment_arrives_as_it_is_in_this_step() -> None:
+    """What is seen grows between steps; arrays are passed where they lie, and what is not there is null."""
+    ids_B, bias_B, mask_W = np.array([4, 9], np.int32), np.array([0.5, -1], np.float32), np.zeros(2, np.uint32)
+    how = Adjustment(SeenIds([5], [6]), 1.5, 0.25, -0.5, ids_B, bias_B, mask_W=mask_W)
+    rows, step = StepRows(16), [StepRow([1], 0, [0], replace(spec(), adjustment=how))]
+    for token_id in range(1000):
+        how.seen.add(token_id)  # type: ignore[union-attr]
+
+    rows.fill(step)
+
+    adjust = HrAdjust.from_address(seen(rows, 1)[0].adjust)
+    assert numbers(adjust.seen, adjust.seen_count)[:4] == [5, 6, 0, 1] and adjust.seen_count == 1000
+    assert numbers(adjust.counts, 3) == [1, 2, 1]
+    assert (adjust.repetition, adjust.frequency, adjust.presence) == (1.5, 0.25, -0.5)
+    assert (adjust.bias_ids, adjust.bias, adjust.bias_count) == (ids_B.ctypes.data, bias_B.ctypes.data, 2)
+    assert (adjust.allowed, adjust.mask, adjust.mask_ready) == (None, mask_W.ctypes.data, None)
+    assert adjust.banned_count == 0
+
+
+def test_forks_share_the_adjustment_of_their_row() -> None:
+    """Logits that are changed alike are changed once."""
+    one = replace(spec(0, 2, (7,)), adjustment=Adjustment())
+    rows = StepRows(16)
+
+    rows.fill([StepRow([1], 0, [0], one, (replace(one, choice=0), replace(one, choice=1)))])
+
+    (row,) = seen(rows, 1)
+    assert [fork.adjust for fork in (HrRow * 2).from_address(row.forks)] == [row.adjust, row.adjust]

@@ -13,6 +13,7 @@ from services.gateway.crowd import Crowded
 STATUSES = {
     errors.InvalidRequest: 400,
     errors.ContextTooLong: 400,
+    errors.NoTokenAllowed: 400,
     errors.ModelNotFound: 404,
     errors.Unauthorized: 401,
     errors.Overloaded: 429,

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from libs.contracts.messages import Alive, Delta, Gone, SamplingParams
+from libs.contracts.messages import Alive, BadWord, Delta, Gone, SamplingParams, TokenBias
 from services.scheduler.choice import Phase
 from services.scheduler.events import LinkClosed, Send
 from services.scheduler.state import DECODE, PREFILL, State
@@ -20,6 +20,8 @@ SAMPLINGS = (
     params(40),
     params(40, ignore_eos=False),
     params(6, logprobs=0),
+    params(20, repetition_penalty=1.2, logit_bias=(TokenBias(7, -3.0),)),
+    params(9, allowed_token_ids=(2, 9, 40), bad_words=(BadWord((9,)), BadWord((40, 40)), BadWord((40, 2)))),
     params(20, temperature=1.0, seed=7),
     params(40, temperature=1.0, seed=(1 << 64) - 1, ignore_eos=False),
     params(12, beam_width=3),

@@ -5,12 +5,19 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from libs.contracts.messages import BlockGrant, Chunk, Resync, SamplingParams, StepResult
+from libs.contracts.messages import BadWord, BlockGrant, Chunk, Resync, SamplingParams, StepResult
 from tests.fakes.engine import expected
 from tests.unit.worker.orders import BLOCK_TOKENS, Stepper, prompt, resident
 
 POOL_BLOCKS = 64
-PARAMS = SamplingParams(temperature=0.7, seed=5, max_tokens=40)
+PARAMS = SamplingParams(
+    temperature=0.7,
+    seed=5,
+    max_tokens=40,
+    repetition_penalty=1.1,
+    frequency_penalty=0.5,
+    bad_words=tuple(BadWord((first, second)) for first in range(0, 1024, 8) for second in (3, 200)),
+)
 CHOICES = st.sampled_from(("step", "step", "grant", "chunk", "preempt", "move", "corrupt", "snapshot"))
 
 
