@@ -46,8 +46,15 @@ def logs(context: typer.Context) -> None:
 @app.command()
 def up(
     model: Annotated[
-        str, typer.Option(help="A directory, a .gguf file, a Hugging Face id, or the name smollm2.")
-    ] = "smollm2",
+        list[str] | None,
+        typer.Option(
+            help="A directory, a .gguf file, a Hugging Face id, or smollm2; may be repeated.  [default: smollm2]"
+        ),
+    ] = None,
+    served_model_name: Annotated[
+        list[str] | None,
+        typer.Option(help="The name of the first --model, then of the next; with commas also further names for it."),
+    ] = None,
     host: Annotated[str, typer.Option(help="Beyond loopback it needs HR_GATEWAY_API_KEY.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free port.")] = 8000,
     dtype: Annotated[str, typer.Option(help="bfloat16, float32, int8, or int8w: integer weights alone.")] = "bfloat16",
@@ -92,7 +99,7 @@ def up(
             api_key=api_key,
             overrides=parse_overrides(settings or ()),
         )
-        raise typer.Exit(run_up(model, options, detach=detach))
+        raise typer.Exit(run_up(model or ("smollm2",), served_model_name or (), options, detach=detach))
 
 
 @app.command()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -49,10 +49,18 @@ class Limits:
     vocab_size: int
     max_choices: int = MAX_CHOICES
 
-    def check_model(self, name: str) -> None:
-        """Raises ModelNotFound."""
+    def of(self, name: str) -> "Limits":
+        """These, for the one model that they are of. Raises ModelNotFound."""
         if name != self.model:
             raise ModelNotFound(f"the model {name[:100]!r} does not exist", param="model")
+        return self
+
+
+class Lookup(Protocol):
+    """Finds what the model of a name allows."""
+
+    def of(self, name: str) -> Limits:
+        """Raises ModelNotFound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,7 @@ class ValidRequest:
 def validate(
     kind: Kind,
     payload: bytes,
-    limits: Limits,
+    models: Lookup,
     *,
     first_priority: int = FIRST_PRIORITY,
     draw_seed: Callable[[], int] = lambda: secrets.randbits(DRAWN_SEED_BITS),
@@ -90,7 +98,7 @@ def validate(
     else:
         body = schemas.decode(CompletionBody, payload)
         neutral = schemas.NEUTRAL_COMPLETION
-    limits.check_model(body.model)
+    limits = models.of(body.model)
     for name in schemas.unsupported(body, neutral):
         raise InvalidRequest(f"{name} with this value is not supported", param=name)
     stream = bool(body.stream)
@@ -98,7 +106,7 @@ def validate(
     choices = _integer("n", body.n, 1, 1, limits.max_choices)
     return ValidRequest(
         kind=kind,
-        model=body.model,
+        model=limits.model,
         prompt=chat_prompt(body.messages) if isinstance(body, ChatBody) else _completion_prompt(body, limits),
         params=replace(_params(body, limits, draw_seed), **_search(body, choices, limits)),
         stops=_stops(body.stop),

@@ -48,6 +48,8 @@ SETTINGS = {
         "grpc_admin_port",
         "model_dir",
         "model",
+        "aliases",
+        "more_models",
         "api_key",
         "keys_path",
         "max_body_bytes",

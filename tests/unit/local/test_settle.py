@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deploy.local.options import UpOptions, check_options
+from deploy.local.options import NamedModel, UpOptions, check_options
 from deploy.local.run_dir import RunDir
 from deploy.local.stack import settle
 from libs.contracts.errors import ConfigError
@@ -28,9 +28,9 @@ def test_a_pool_for_weights_of_eight_bits_is_bfloat16(tmp_path: Path, dtype: str
     check_options(asked)
 
     stack = settle(asked, RunDir(tmp_path))
-    os.close(stack.pool_fd)
+    os.close(stack.cell.pool_fd)
 
-    assert (stack.layout.dtype, stack.layout.tile_tag) == ("bfloat16", "cpu-vnni16")
+    assert (stack.cell.layout.dtype, stack.cell.layout.tile_tag) == ("bfloat16", "cpu-vnni16")
 
 
 def test_torch_is_refused_with_weights_of_eight_bits(tmp_path: Path) -> None:
@@ -63,9 +63,28 @@ def test_scaled_positions_serve_a_longer_context(tmp_path: Path) -> None:
     write_model(asked.model_dir, rope_scaling={"type": "yarn", "factor": 4, "original_max_position_embeddings": 1024})
 
     stack = settle(asked, RunDir(tmp_path))
-    os.close(stack.pool_fd)
+    os.close(stack.cell.pool_fd)
 
-    assert stack.max_model_len == 4096
+    assert stack.cell.max_model_len == 4096
+
+
+def test_models_share_what_the_machine_has(tmp_path: Path) -> None:
+    """Each has a pool of its own layout and a part of the cores; equal names are refused."""
+    asked = options(tmp_path, "float32", "torch")
+    other = write_model(tmp_path / "other", num_hidden_layers=1)
+    asked = replace(asked, model="a", more_models=(NamedModel("b", other),))
+    check_options(asked)
+
+    stack = settle(asked, RunDir(tmp_path))
+    for fd in stack.pool_fds:
+        os.close(fd)
+
+    assert [(cell.name, cell.layout.layers, cell.blocks) for cell in stack.cells] == [("c0", 2, 3), ("c1", 1, 3)]
+    assert stack.cores == max(1, len(os.sched_getaffinity(0)) // 2)
+    with pytest.raises(ConfigError, match="--served-model-name"):
+        check_options(replace(asked, more_models=(NamedModel("a", other),)))
+    with pytest.raises(ConfigError, match="--host-tier"):
+        check_options(replace(asked, host_tier=tmp_path / "tier", host_blocks=1))
 
 
 def test_the_host_tier_is_made_like_the_pool(tmp_path: Path) -> None:
@@ -73,8 +92,8 @@ def test_the_host_tier_is_made_like_the_pool(tmp_path: Path) -> None:
     asked = replace(options(tmp_path, "float32", "torch"), host_blocks=2, host_tier=tmp_path / "tier")
     stack = settle(asked, RunDir(tmp_path))
 
-    assert stack.tier_fd is not None
-    assert os.fstat(stack.tier_fd).st_size == stack.layout.pool_bytes(2)
+    assert stack.cell.tier_fd is not None
+    assert os.fstat(stack.cell.tier_fd).st_size == stack.cell.layout.pool_bytes(2)
     for fd in stack.pool_fds:
         os.close(fd)
     with pytest.raises(ConfigError, match="--host-blocks"):
