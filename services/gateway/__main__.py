@@ -43,7 +43,10 @@ async def main() -> None:
     failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
     keys = Keys(config.api_key.get_secret_value(), config.keys_path)
-    catalog = Catalog([read_model(one, config.max_choices) for one in config.models])
+    takes_recommended = config.generation_config == "auto"
+    catalog = Catalog(
+        [read_model(one, config.max_choices, takes_recommended=takes_recommended) for one in config.models]
+    )
     metrics = gather_metrics(catalog)
     async with (
         telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio) as export,
@@ -84,10 +87,11 @@ async def main() -> None:
     log.info("stopped")
 
 
-def read_model(settings: ModelSettings, max_choices: int) -> Model:
+def read_model(settings: ModelSettings, max_choices: int, *, takes_recommended: bool) -> Model:
     files = read_model_files(settings.model_dir)
     tokenizer = Tokenizer(files)
-    limits = Limits(settings.model, settings.max_model_len, tokenizer.vocab_size, max_choices)
+    sampling = files.sampling if takes_recommended else {}
+    limits = Limits(settings.model, settings.max_model_len, tokenizer.vocab_size, max_choices, sampling)
     info = tokenizer_info(files.special_tokens, files.chat_template, limits)
     return Model(limits, tokenizer, info, settings.aliases)
 

@@ -3,6 +3,7 @@
 import ipaddress
 import json
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
@@ -32,6 +33,7 @@ class Config(ServiceConfig):
     model: str = Field(min_length=1)  # the name that clients ask for
     aliases: str = ""  # other names for it, separated by commas
     more_models: tuple[ModelSettings, ...] = ()  # a JSON list of objects: model, model_dir, max_model_len, aliases
+    generation_config: Literal["auto", "off"] = "auto"  # auto: sampling as the model's makers recommend
     api_key: SecretStr = SecretStr("")  # this or keys_path is needed unless host is loopback
     keys_path: Path | None = None  # a file of hashed keys, which `headrace keys` writes
     otlp_sample_key: SecretStr = SecretStr("")  # a request with it in x-headrace-trace is exported whatever the ratio

@@ -4,7 +4,7 @@ Pure but for the seed: a request without one gets a random seed here, so that it
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from libs.contracts.messages import Prompt, SamplingParams
 from libs.contracts.tenancy import FIRST_PRIORITY, LAST_PRIORITY
 from libs.text.chat_messages import plain_messages
 from services.gateway import schemas
+from services.gateway.recommended import recommend
 from services.gateway.schemas import Body, ChatBody, CompletionBody
 
 MAX_MESSAGES = 4096
@@ -48,6 +49,7 @@ class Limits:
     max_model_len: int
     vocab_size: int
     max_choices: int = MAX_CHOICES
+    sampling: Mapping[str, float] = MappingProxyType({})  # what its makers recommend, by the names of fields
 
     def of(self, name: str) -> "Limits":
         """These, for the one model that they are of. Raises ModelNotFound."""
@@ -99,6 +101,7 @@ def validate(
         body = schemas.decode(CompletionBody, payload)
         neutral = schemas.NEUTRAL_COMPLETION
     limits = models.of(body.model)
+    recommend(body, limits.sampling)
     for name in schemas.unsupported(body, neutral):
         raise InvalidRequest(f"{name} with this value is not supported", param=name)
     stream = bool(body.stream)

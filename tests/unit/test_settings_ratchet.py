@@ -50,6 +50,7 @@ SETTINGS = {
         "model",
         "aliases",
         "more_models",
+        "generation_config",
         "api_key",
         "keys_path",
         "max_body_bytes",

@@ -5,14 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from libs.contracts.errors import ConfigError
 from libs.runtime.config import load_config
+from libs.text.model_files import read_model_files
 from services.gateway.catalog import Catalog, Model
 from services.gateway.config import Config
 from services.gateway.tokens import tokenizer_info
-from services.gateway.validate import Limits
+from services.gateway.validate import Kind, Limits, validate
+from tests.fakes.tiny_model import make_tiny_model
 from tests.unit.gateway.asgi import Call
 from tests.unit.gateway.backend import MODEL, ByteTokenizer, cell_record
 from tests.unit.gateway.conftest import LIMITS, Gateway, running_gateway
@@ -127,3 +130,38 @@ def test_further_models_that_are_not_clear_stop_the_gateway(extra: dict[str, str
     """No JSON, a field that is missing, a name that two have, also where only subjects take them for one."""
     with pytest.raises(ConfigError):
         load_config(Config, prefix="HR_GATEWAY_", environ=ENVIRON | extra)
+
+
+RECOMMENDED = {"temperature": 0.6, "top_p": 0.95, "top_k": 20}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, (0.6, 0.95, 20)),
+        ({"temperature": 0, "top_k": 5}, (0.0, 0.95, 5)),
+        ({"temperature": None}, (0.6, 0.95, 20)),
+        ({"use_beam_search": True}, (1.0, 1.0, 0)),
+    ],
+)
+def test_what_the_makers_recommend_stands_where_nothing_is_said(
+    body: dict[str, Any], expected: tuple[float, float, int]
+) -> None:
+    """Field by field, and not for a beam search."""
+    payload = msgspec.json.encode({"model": MODEL, "prompt": "hi", **body})
+
+    params = validate(Kind.COMPLETION, payload, replace(LIMITS, sampling=RECOMMENDED)).params
+
+    assert (params.temperature, params.top_p, params.top_k) == expected
+
+
+def test_recommendations_come_from_the_models_files(tmp_path: Path) -> None:
+    """generation_config.json has them; a value that no request could have stops the start."""
+    make_tiny_model(tmp_path)
+    generation = tmp_path / "fake" / "generation_config.json"
+    generation.write_text('{"eos_token_id": 2, "do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": null}')
+    assert read_model_files(tmp_path / "fake").sampling == {"temperature": 0.6, "top_k": 20}
+
+    generation.write_text('{"top_p": 7}')
+    with pytest.raises(ConfigError, match="top_p"):
+        read_model_files(tmp_path / "fake")
