@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
+from deploy.host_agent import HostAgent
 from deploy.local.environment import WORKERS, service_environ
 from deploy.local.fleet import Fleet, Life, Program
-from deploy.local.host_agent import HostAgent
 from deploy.local.nats_server import nats_program
 from deploy.local.options import BROKERS, SERVICES, UpOptions
 from deploy.local.run_dir import Phase, RunDir, Running, State, process
 from deploy.local.stack import SUPERVISOR, Cell, Stack, settle
 from deploy.local.status import gather
 from deploy.local.valkey_server import valkey_program
+from deploy.local.workers import FleetWorkers
 from libs.contracts.errors import Unavailable
 from libs.runtime import failpoints
 from libs.runtime.bus import Bus
-from libs.runtime.pool_file import is_used
 from libs.runtime.process import stop_signal
 
 READY_WINDOW_S: Final = 0.2
@@ -80,12 +80,13 @@ class Supervisor:
         await self._start_brokers()
         password = self._stack.credentials.nats[SUPERVISOR]
         async with Bus.connect(self._stack.nats_url, service=SUPERVISOR, user=SUPERVISOR, password=password) as bus:
+            programs = tuple(self._services())
             for cell in self._stack.cells:
-                agent = self._agents[cell.name] = HostAgent(
-                    bus, cell.host, partial(self._workers, cell), self._may_write
-                )
+                names = {name for name, owner in self._cell_of.items() if owner is cell and name.startswith(WORKERS)}
+                workers = FleetWorkers(self._fleet.lives, names, cell.pool_fd)
+                agent = self._agents[cell.name] = HostAgent(bus, cell.host, workers)
                 await agent.serve()
-            for program in self._services():
+            for program in programs:
                 self._fleet.add(program)
             await self._await_ready(bus, report)
             self._fleet.settle()
@@ -136,18 +137,10 @@ class Supervisor:
             pass_fds=cell.pool_fds if service in WORKERS else (),
         )
 
-    def _workers(self, cell: Cell) -> tuple[Life, ...]:
-        """A scheduler hears of its own cell's alone: others' are not its to end."""
-        lives = self._fleet.lives.items()
-        return tuple(life for name, life in lives if name.startswith(WORKERS) and self._cell_of[name] is cell)
-
-    def _may_write(self, life: Life) -> bool:
-        return is_used(self._cell_of[life.program.name].pool_fd, life.incarnation)
-
     def _ended(self, life: Life) -> None:
         if self._agents and life.program.name.startswith(WORKERS):
             cell = self._cell_of[life.program.name].name
-            self._agents[cell].ended(life, cell)
+            self._agents[cell].ended(life.incarnation, cell)
 
     def _children(self) -> tuple[Running, ...]:
         lives = self._fleet.lives

@@ -46,7 +46,7 @@ async def main() -> None:
             await bus.serve(
                 flow.tokenize_subject(config.model), Queries(preparing).answer, queue=flow.TOKENIZERS_CONSUMER
             )
-            await serve_status(bus, lambda: status(config.instance, preparing))
+            await serve_status(bus, lambda: status(config.instance, preparing), config.health_file)
             tokenizing = Tokenizing(bus, preparing, ring)
             counts = {"bus": bus.counts, "index": index.counts, "requests": tokenizing.counts}
             facts = ProcessFacts(SERVICE, config.instance, ring, export, **counts)
