@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -38,7 +38,7 @@ class ModelFiles:
     special_tokens: Mapping[str, str]
     eos_ids: frozenset[int]
     digest: str
-    sampling: Mapping[str, float] = MappingProxyType({})
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_model_files(model_dir: Path) -> ModelFiles:

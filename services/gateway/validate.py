@@ -5,7 +5,7 @@ Pure but for the seed: a request without one gets a random seed here, so that it
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -49,7 +49,7 @@ class Limits:
     max_model_len: int
     vocab_size: int
     max_choices: int = MAX_CHOICES
-    sampling: Mapping[str, float] = MappingProxyType({})  # what its makers recommend, by the names of fields
+    sampling: Mapping[str, float] = field(default_factory=dict)  # what its makers recommend, by the names of fields
 
     def of(self, name: str) -> "Limits":
         """These, for the one model that they are of. Raises ModelNotFound."""

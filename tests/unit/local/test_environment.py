@@ -47,7 +47,7 @@ def test_a_service_is_given_only_its_own_secrets(service: str) -> None:
 def test_workers_learn_pool_host_and_life() -> None:
     """A worker gets the pool's descriptor, and the name by which the host agent can end this life."""
     for service in WORKERS:
-        config = config_of(service, service_environ(settled(), service, 1, LIFE))
+        config = config_of(service, service_environ(settled(prefill=2, decode=2), service, 1, LIFE))
 
         assert (config.pool, config.host, config.incarnation) == ("fd:7", "local", LIFE)
         assert config.instance == f"{service}-1"
