@@ -19,6 +19,7 @@ from libs.text.chat_messages import plain_messages
 from services.gateway import schemas
 from services.gateway.recommended import recommend
 from services.gateway.schemas import Body, ChatBody, CompletionBody
+from services.gateway.structured import grammar_of
 
 MAX_MESSAGES = 4096
 MAX_STOPS = 16
@@ -111,7 +112,7 @@ def validate(
         kind=kind,
         model=limits.model,
         prompt=chat_prompt(body.messages) if isinstance(body, ChatBody) else _completion_prompt(body, limits),
-        params=replace(_params(body, limits, draw_seed), **_search(body, choices, limits)),
+        params=replace(_params(body, limits, draw_seed), grammar=grammar_of(body), **_search(body, choices, limits)),
         stops=_stops(body.stop),
         choices=choices,
         stream=stream,
