@@ -16,23 +16,24 @@ def convert(folder: Path) -> None:
     convert_gguf(source, folder / DEFAULT_MODEL)
 
 
-def copy(source: Path, target: Path) -> None:
-    """Copy every model that is not there yet; each appears whole or not at all."""
-    for model in source.iterdir():
-        if (target / model.name).exists():
-            continue
-        scratch = Path(tempfile.mkdtemp(prefix=f".{model.name}.", dir=target))
-        shutil.copytree(model, scratch, dirs_exist_ok=True)
-        scratch.chmod(0o755)
-        scratch.rename(target / model.name)
-        sys.stdout.write(f"{model.name} is there\n")
+def copy(source: Path, target: Path, name: str) -> None:
+    """See to it that the model of this name lies in `target`; it appears whole or not at all."""
+    if (target / name).exists():
+        return
+    if not (source / name).exists():
+        raise SystemExit(f"there is no model {name!r}: put it into the folder that HEADRACE_MODELS names")
+    scratch = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=target))
+    shutil.copytree(source / name, scratch, dirs_exist_ok=True)
+    scratch.chmod(0o755)
+    scratch.rename(target / name)
+    sys.stdout.write(f"{name} is there\n")
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["convert", folder]:
             convert(Path(folder))
-        case ["copy", source, target]:
-            copy(Path(source), Path(target))
+        case ["copy", source, target, name]:
+            copy(Path(source), Path(target), name)
         case _:
-            raise SystemExit("usage: convert FOLDER | copy SOURCE TARGET")
+            raise SystemExit("usage: convert FOLDER | copy SOURCE TARGET NAME")

@@ -94,6 +94,9 @@ def start(project: Project, doors: Doors) -> None:
     until(doors.ready, RECOVERY_S, "ready")
     took_s = time.monotonic() - start_s
     say(f"start to ready: {took_s:.1f} s")
+    for service in BUILT:
+        if service != "model":
+            until_well(project, service, 1)
     expect(took_s <= READY_S, f"a start takes more than {READY_S:.0f} s")
 
 
