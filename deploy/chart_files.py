@@ -1,6 +1,6 @@
-"""Writes what the chart repeats of the code: `python -m deploy.chart_files`, after a setting or a user of a broker changed.
+"""Writes what the chart repeats of the code: `python -m deploy.chart_files`, after a setting or a broker's user changed.
 
-Types of all settings go into values.schema.json, the brokers' configuration without its secrets into files/brokers.json.
+Types of settings go into values.schema.json, the brokers' configuration without its secrets into files/brokers.json.
 """
 
 import hashlib
@@ -53,18 +53,24 @@ LONGEST_TEXT: Final = 1024
 def settings_schema(service: str) -> dict[str, Any]:
     """JSON schema of the settings that are not the chart's to set: those of every service, or one's own beside them."""
     config = ServiceConfig if service == COMMON else import_module(CONFIGS[service]).Config
-    fields = config.model_json_schema()["properties"]
-    left = sorted(fields.keys() - CHART_SETS[COMMON] - (set() if service == COMMON else CHART_SETS[service]))
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {field: _typed(fields[field]) for field in left},
-    }
+    schema = config.model_json_schema()
+    left = schema["properties"].keys() - CHART_SETS[COMMON] - (set() if service == COMMON else CHART_SETS[service])
+    return _object({field: schema["properties"][field] for field in sorted(left)}, schema.get("$defs", {}))
 
 
-def _typed(spec: dict[str, Any]) -> dict[str, Any]:
-    """Without words for people, and no text without end."""
+def _object(properties: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+    typed = {field: _typed(spec, named) for field, spec in properties.items()}
+    return {"type": "object", "additionalProperties": False, "properties": typed}
+
+
+def _typed(spec: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+    """Without words for people, with what a name stands for in its place, and no text without end."""
+    if "$ref" in spec:
+        model = named[spec["$ref"].rsplit("/", 1)[1]]
+        return _object(model["properties"], named) | {"required": model["required"]}
     kept = {key: value for key, value in spec.items() if key not in ("title", "default", "format")}
+    if "items" in kept:
+        kept["items"] = _typed(kept["items"], named)
     return kept | {"maxLength": LONGEST_TEXT} if kept.get("type") == "string" and "enum" not in kept else kept
 
 

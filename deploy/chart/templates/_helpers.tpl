@@ -35,9 +35,9 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- regexFind "[0-9]+$" (urlParse .url).host | default .otherwise -}}
 {{- end }}
 
-{{/* A number of a values file is a float, and a large one would be written with an exponent. */}}
+{{/* A number of a values file is a float, and a large one would be written with an exponent. What is no text is JSON. */}}
 {{- define "headrace.text" -}}
-{{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
+{{- if or (kindIs "slice" .) (kindIs "map" .) }}{{ toRawJson . }}{{ else if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
 {{- end }}
 
 {{/* Variables of `settings`, with `prefix`. */}}
