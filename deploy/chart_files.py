@@ -1,4 +1,4 @@
-"""Writes what the chart repeats of the code: `python -m deploy.chart_files`, after a setting or a broker's user changed.
+"""Writes what the chart repeats of the code: `python -m deploy.chart_files`, after a change of settings or brokers.
 
 Types of settings go into values.schema.json, the brokers' configuration without its secrets into files/brokers.json.
 """

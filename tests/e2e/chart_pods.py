@@ -37,7 +37,7 @@ class Pod:
     """One pod: its containers' processes by name, in memory-backed volumes of its own."""
 
     name: str
-    template: Mapping[str, Any]
+    template: dict[str, Any]
     folder: Path
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
