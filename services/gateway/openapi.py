@@ -1,6 +1,6 @@
 """GET /openapi.json: each route with its body, answers and errors, of the types that decode and write them. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from types import UnionType
@@ -24,9 +24,9 @@ READS = (400, 401, 403, 404, 408, 413, 415, 503)
 PUBLIC: dict[str, Any] = {"security": []}
 
 
-def openapi(limits: Limits, version: str) -> bytes:
-    """The document."""
-    components = _components(limits)
+def openapi(models: Sequence[Limits], version: str) -> bytes:
+    """The document: bounds are those of the model that allows most."""
+    components = _components(models)
     document = {
         "openapi": "3.1.0",
         "info": {"title": "Headrace", "version": version, "description": "docs/api.md says what each field does."},
@@ -84,7 +84,7 @@ def _ref(kind: type[Struct]) -> dict[str, str]:
     return {"$ref": REF.format(name=kind.__name__)}
 
 
-def _components(limits: Limits) -> dict[str, Any]:
+def _components(models: Sequence[Limits]) -> dict[str, Any]:
     given = [kind for kind in vars(answers).values() if isinstance(kind, type) and issubclass(kind, answers.Answer)]
     _, found = msgspec.json.schema_components(given, ref_template=REF)
     twins = _Twins()
@@ -97,7 +97,7 @@ def _components(limits: Limits) -> dict[str, Any]:
         "Message": (schemas.Message, {"tool_calls": ([],)}),
     }
     for name, (kind, values) in neutral.items():
-        bounds = request_fields(limits, is_chat=kind is schemas.ChatBody) if issubclass(kind, schemas.Body) else {}
+        bounds = request_fields(models, is_chat=kind is schemas.ChatBody) if issubclass(kind, schemas.Body) else {}
         told[name]["properties"] = dict(_properties(kind, told[name]["properties"], values, bounds))
     return found | told
 

@@ -3,7 +3,7 @@
 What a body's types cannot say stands here; a test sends each bound, and what is just beyond it, through validate.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -25,21 +25,23 @@ from services.gateway.validate import (
 Keywords = Mapping[str, Any]
 
 
-def request_fields(limits: Limits, *, is_chat: bool) -> dict[str, Keywords]:
-    """Keywords by field, of one of the two bodies."""
-    ids = {"items": {"type": "integer", "minimum": 0, "maximum": limits.vocab_size - 1}}
-    choices = {"minimum": 1, "maximum": limits.max_choices}
+def request_fields(models: Sequence[Limits], *, is_chat: bool) -> dict[str, Keywords]:
+    """Keywords by field, of one of the two bodies; of several models the widest."""
+    vocab_size = max(limits.vocab_size for limits in models)
+    max_model_len = max(limits.max_model_len for limits in models)
+    ids = {"items": {"type": "integer", "minimum": 0, "maximum": vocab_size - 1}}
+    choices = {"minimum": 1, "maximum": max(limits.max_choices for limits in models)}
     tokens: dict[str, Any] = {"minimum": 1, "maximum": MAX_COUNT, "description": "At most so many are generated."}
     return {
         **SAMPLING,
         **SWITCHES,
         **FORM,
-        "model": {"description": f"{limits.model}, the served model."},
+        "model": {"description": f"One of {', '.join(limits.model for limits in models)}."},
         "messages": {"maxItems": MAX_MESSAGES, "minItems": 1, "description": "What was said, for the chat template."},
         "prompt": {"description": "Text, a list of token ids, or a list of one of these."},
         "max_tokens": tokens if is_chat else {**tokens, "default": DEFAULT_COMPLETION_TOKENS},
         "max_completion_tokens": {**tokens, "description": "Goes before max_tokens."},
-        "min_tokens": {"minimum": 0, "maximum": limits.max_model_len, "default": 0, "description": "No end before."},
+        "min_tokens": {"minimum": 0, "maximum": max_model_len, "default": 0, "description": "No end before."},
         "n": {**choices, "default": 1, "description": "Choices from one prompt."},
         "beam_width": {**choices, "description": "Hypotheses that live on after each step; n unless given."},
         "stop_token_ids": {**ids, "maxItems": MAX_STOP_TOKEN_IDS, "description": "Tokens that end the answer, unseen."},

@@ -35,12 +35,12 @@ ALONG: dict[str, dict[str, Any]] = {  # what a bound needs beside it
 
 @cache
 def document() -> Any:
-    return json.loads(openapi(LIMITS, "0"))
+    return json.loads(openapi([LIMITS], "0"))
 
 
 def _typed(kind: Kind) -> dict[str, Any]:
     """Fields that are served, with their keywords."""
-    bounds = request_fields(LIMITS, is_chat=kind is Kind.CHAT)
+    bounds = request_fields([LIMITS], is_chat=kind is Kind.CHAT)
     names = [field.name for field in msgspec.structs.fields(BODIES[kind]) if field.type is not Raw]
     return {name: bounds[name] for name in names}
 
@@ -154,6 +154,7 @@ async def test_real_answers_are_of_the_documented_types(gateway: Gateway) -> Non
 
 def test_a_model_with_other_limits_has_other_bounds() -> None:
     """Ids are those of its vocabulary, choices as many as its server allows."""
-    fields = request_fields(Limits("m", 10, 77, 3), is_chat=True)
+    fields = request_fields([Limits("m", 10, 77, 3), Limits("o", 20, 50, 3)], is_chat=True)
     assert fields["stop_token_ids"]["items"]["maximum"] == 76 and fields["n"]["maximum"] == 3
+    assert fields["min_tokens"]["maximum"] == 20
     assert issubclass(InvalidRequest, HeadraceError)
