@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.broker_config import nats_config, valkey_config, valkey_on_port
-from deploy.secrets import INDEX_USERS, NATS_PORT, STORE, VALKEY_PORT
+from deploy.secrets import NATS_PORT, STORE, VALKEY_PORT
 from libs.contracts.flow import PERMISSIONS
 from libs.runtime.config import ServiceConfig
+from libs.runtime.prefix_library import USERS
 
 CHART: Final = Path(__file__).with_name("chart")
 CONFIGS: Final = {
@@ -40,6 +41,7 @@ CHART_SETS: Final = {  # from its own values; what is left can be said in a serv
         "api_key",
         "keys_path",
         "otlp_sample_key",
+        *_INDEX,
     },
     "tokenizer": {"model", "model_dir", "max_model_len", "hash_key", *_INDEX},
     "scheduler": {"model", "cell", "link_host", "link_port", "link_token", *_INDEX},
@@ -82,12 +84,12 @@ def values_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 def brokers() -> dict[str, Any]:
     """The brokers' configuration; the chart puts passwords in, and digests in the place of `@index_USER@`."""
-    valkey = valkey_config(valkey_on_port(VALKEY_PORT), Path("/tmp"), dict(zip(INDEX_USERS, INDEX_USERS, strict=True)))
-    for user in INDEX_USERS:
+    valkey = valkey_config(valkey_on_port(VALKEY_PORT), Path("/tmp"), {user: user for user in USERS})
+    for user in USERS:
         valkey = valkey.replace(hashlib.sha256(user.encode()).hexdigest(), f"@index_{user}@")
     return {
         "nats": json.loads(nats_config(f"0.0.0.0:{NATS_PORT}", STORE, dict.fromkeys(PERMISSIONS, ""))),
-        "valkey": {"users": list(INDEX_USERS), "text": valkey},
+        "valkey": {"users": list(USERS), "text": valkey},
     }
 
 

@@ -63,12 +63,11 @@ async def main() -> None:
         stop_signal() as stop,
     ):
         directory = await bus.cells()
-        charges = Charges(Quotas(valkey))
         outbox = Outbox(bus, config.instance, Terms(directory, catalog.names), patience_s=config.request_timeout_s)
         crowd = Crowd(max_waiting=config.max_waiting, max_wait_s=config.max_wait_s, short_queue=config.short_queue)
         hub = Hub(outbox, metrics, crowd)
         door = Door(bus, directory, outbox, catalog.names)
-        service = build_service(config, catalog, door, hub, metrics, charges, ring)
+        service = build_service(config, catalog, door, hub, metrics, Charges(Quotas(valkey)), ring)
 
         async def scrape(openmetrics: bool) -> str:
             return await gather(bus, metrics.registry, openmetrics=openmetrics)

@@ -37,7 +37,9 @@ class Config(ServiceConfig):
     generation_config: Literal["auto", "off"] = "auto"  # auto: sampling as the model's makers recommend
     api_key: SecretStr = SecretStr("")  # this or keys_path is needed unless host is loopback
     keys_path: Path | None = None  # a file of hashed keys, which `headrace keys` writes
-    cors_origins: str = ""  # of other sites' pages that may ask, separated by commas
+    cors_origins: str = Field(
+        default="", examples=["https://chat.example"]
+    )  # of other sites' pages that may ask, separated by commas
     redis_url: str = ""  # where gateways share what keys have used; none: each counts by itself
     redis_user: str = ""
     redis_password: SecretStr = SecretStr("")

@@ -69,7 +69,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- include "headrace.env" (dict "prefix" $prefix "settings" (merge (deepCopy .settings) .root.Values.settings)) }}
 {{- end }}
 
-{{/* The prefix index, for who uses it. */}}
+{{/* Prefixes and quotas, for who uses them. */}}
 {{- define "headrace.indexEnv" -}}
 {{- $prefix := printf "HR_%s" .service | upper }}
 - name: {{ $prefix }}_REDIS_URL
