@@ -69,15 +69,22 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- include "headrace.env" (dict "prefix" $prefix "settings" (merge (deepCopy .settings) .root.Values.settings)) }}
 {{- end }}
 
-{{/* The prefix index, for who uses it. */}}
+{{/* Who has a user there, as JSON. */}}
+{{- define "headrace.indexUsers" -}}
+{{- (.Files.Get "files/brokers.json" | fromJson).valkey.users | toJson -}}
+{{- end }}
+
+{{/* Valkey, for who uses it. */}}
 {{- define "headrace.indexEnv" -}}
 {{- $prefix := printf "HR_%s" .service | upper }}
+{{- if has .service (include "headrace.indexUsers" .root | fromJsonArray) }}
 - name: {{ $prefix }}_REDIS_URL
   value: {{ include "headrace.valkeyUrl" .root }}
 - name: {{ $prefix }}_REDIS_USER
   value: {{ .service }}
 - name: {{ $prefix }}_REDIS_PASSWORD_FILE
   value: /run/secrets/index_{{ .service }}
+{{- end }}
 {{- end }}
 
 {{/* The model, for who reads it. */}}
@@ -153,14 +160,19 @@ readinessProbe:
   emptyDir: {medium: Memory, sizeLimit: 64Mi}
 {{- end }}
 
-{{/* Of the Secret, the entries that a pod needs and no others. */}}
+{{/* Of the Secret, the entries that a pod needs and no others; those of a `service` are its users'. */}}
 {{- define "headrace.secretVolume" -}}
+{{- $entries := .entries }}
+{{- with .service }}
+{{- $entries = prepend $entries (printf "nats_%s" .) }}
+{{- if has . (include "headrace.indexUsers" $.root | fromJsonArray) }}{{ $entries = append $entries (printf "index_%s" .) }}{{ end }}
+{{- end }}
 - name: secrets
   secret:
     secretName: {{ include "headrace.secretName" .root }}
     defaultMode: 0440
     items:
-{{- range .entries }}
+{{- range $entries }}
       - {key: {{ . }}, path: {{ . }}}
 {{- end }}
 {{- end }}
