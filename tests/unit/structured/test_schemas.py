@@ -5,7 +5,11 @@ import random
 from typing import Any
 
 import jsonschema
+import pytest
 
+from cli.models import cache_root
+from libs.engine.gguf_convert import ensure_default_model
+from libs.text.tokenizer import Tokenizer
 from tests.unit.structured.schemas import Schema, schemas
 from tests.unit.structured.walks import Language
 
@@ -37,3 +41,14 @@ def test_an_answer_that_stops_validates() -> None:
 
     assert len(SCHEMAS) >= 200
     assert stops > 1.5 * len(SCHEMAS)
+
+
+@pytest.mark.whole
+@pytest.mark.timeout(900)
+def test_an_answer_of_the_real_vocabulary_validates() -> None:
+    """The same over the tokens of the default model, many times each."""
+    language, rng = Language.of(Tokenizer.from_dir(ensure_default_model(cache_root()))), random.Random(2)
+
+    stops = sum(stopped(language, schema, rng, walks=10) for schema in SCHEMAS)
+
+    assert stops > 5 * len(SCHEMAS)
