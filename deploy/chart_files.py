@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.broker_config import nats_config, valkey_config, valkey_on_port
-from deploy.secrets import NATS_PORT, STORE, VALKEY_PORT
+from deploy.secrets import NATS_PORT, STORE, VALKEY_PORT, draw
 from libs.contracts.flow import PERMISSIONS
 from libs.runtime.config import ServiceConfig
-from libs.runtime.prefix_library import USERS
 
 CHART: Final = Path(__file__).with_name("chart")
 CONFIGS: Final = {
@@ -29,7 +28,7 @@ _EVERYBODY: Final = {"instance", "nats_url", "nats_user", "nats_password", "heal
 _INDEX: Final = {"redis_url", "redis_user", "redis_password"}
 _CELL: Final = {"cell", "host", "dtype", "block_tokens", "kernels", "model_dir"}
 _WORKER: Final = {*_CELL, "model", "max_model_len", "pool", "packed_dir", "link_token", "incarnation"}
-CHART_SETS: Final = {  # from its own values; what is left can be said in a service's `settings`
+CHART_SETS: Final = {  # from its own values, beside _INDEX; what is left can be said in a service's `settings`
     COMMON: _EVERYBODY,
     "gateway": {
         "model",
@@ -38,13 +37,14 @@ CHART_SETS: Final = {  # from its own values; what is left can be said in a serv
         "host",
         "port",
         "grpc_port",
+        "aliases",
+        "more_models",
         "api_key",
         "keys_path",
         "otlp_sample_key",
-        *_INDEX,
     },
-    "tokenizer": {"model", "model_dir", "max_model_len", "hash_key", *_INDEX},
-    "scheduler": {"model", "cell", "link_host", "link_port", "link_token", *_INDEX},
+    "tokenizer": {"model", "model_dir", "max_model_len", "hash_key"},
+    "scheduler": {"model", "cell", "link_host", "link_port", "link_token"},
     "prefill_worker": _WORKER,
     "decode_worker": _WORKER,
     "pool": {*_CELL, "path", "blocks"},
@@ -56,7 +56,7 @@ def settings_schema(service: str) -> dict[str, Any]:
     """JSON schema of the settings that are not the chart's to set: those of every service, or one's own beside them."""
     config = ServiceConfig if service == COMMON else import_module(CONFIGS[service]).Config
     schema = config.model_json_schema()
-    left = schema["properties"].keys() - CHART_SETS[COMMON] - (set() if service == COMMON else CHART_SETS[service])
+    left = schema["properties"].keys() - CHART_SETS[COMMON] - CHART_SETS[service] - _INDEX
     return _object({field: schema["properties"][field] for field in sorted(left)}, schema.get("$defs", {}))
 
 
@@ -84,13 +84,19 @@ def values_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 def brokers() -> dict[str, Any]:
     """The brokers' configuration; the chart puts passwords in, and digests in the place of `@index_USER@`."""
-    valkey = valkey_config(valkey_on_port(VALKEY_PORT), Path("/tmp"), {user: user for user in USERS})
-    for user in USERS:
+    users = index_users()
+    valkey = valkey_config(valkey_on_port(VALKEY_PORT), Path("/tmp"), dict(zip(users, users, strict=True)))
+    for user in users:
         valkey = valkey.replace(hashlib.sha256(user.encode()).hexdigest(), f"@index_{user}@")
     return {
         "nats": json.loads(nats_config(f"0.0.0.0:{NATS_PORT}", STORE, dict.fromkeys(PERMISSIONS, ""))),
-        "valkey": {"users": list(USERS), "text": valkey},
+        "valkey": {"users": list(users), "text": valkey},
     }
+
+
+def index_users() -> tuple[str, ...]:
+    """Those who have a password for Valkey."""
+    return tuple(name.removeprefix("index_") for name in draw() if name.startswith("index_"))
 
 
 def texts() -> dict[Path, str]:

@@ -69,9 +69,15 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- include "headrace.env" (dict "prefix" $prefix "settings" (merge (deepCopy .settings) .root.Values.settings)) }}
 {{- end }}
 
-{{/* Prefixes and quotas, for who uses them. */}}
+{{/* Who has a user there, as JSON. */}}
+{{- define "headrace.indexUsers" -}}
+{{- (.Files.Get "files/brokers.json" | fromJson).valkey.users | toJson -}}
+{{- end }}
+
+{{/* Valkey, for who uses it. */}}
 {{- define "headrace.indexEnv" -}}
 {{- $prefix := printf "HR_%s" .service | upper }}
+{{- if has .service (include "headrace.indexUsers" .root | fromJsonArray) }}
 - name: {{ $prefix }}_REDIS_URL
   value: {{ include "headrace.valkeyUrl" .root }}
 - name: {{ $prefix }}_REDIS_USER
@@ -79,16 +85,17 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 - name: {{ $prefix }}_REDIS_PASSWORD_FILE
   value: /run/secrets/index_{{ .service }}
 {{- end }}
+{{- end }}
 
-{{/* The model, for who reads it. */}}
+{{/* One model, for who reads it. */}}
 {{- define "headrace.modelEnv" -}}
 {{- $prefix := printf "HR_%s" .service | upper }}
 - name: {{ $prefix }}_MODEL
-  value: {{ .root.Values.model.name | quote }}
+  value: {{ .model.name | quote }}
 - name: {{ $prefix }}_MODEL_DIR
-  value: /models/{{ .root.Values.model.path }}
+  value: /models/{{ .model.path }}
 - name: {{ $prefix }}_MAX_MODEL_LEN
-  value: {{ include "headrace.text" .root.Values.model.maxModelLen | quote }}
+  value: {{ include "headrace.text" .model.maxModelLen | quote }}
 {{- end }}
 
 {{/* Every container: an image, no rights, a root that nobody writes to. */}}
@@ -153,14 +160,19 @@ readinessProbe:
   emptyDir: {medium: Memory, sizeLimit: 64Mi}
 {{- end }}
 
-{{/* Of the Secret, the entries that a pod needs and no others. */}}
+{{/* Of the Secret, the entries that a pod needs and no others; those of a `service` are its users'. */}}
 {{- define "headrace.secretVolume" -}}
+{{- $entries := .entries }}
+{{- with .service }}
+{{- $entries = prepend $entries (printf "nats_%s" .) }}
+{{- if has . (include "headrace.indexUsers" $.root | fromJsonArray) }}{{ $entries = append $entries (printf "index_%s" .) }}{{ end }}
+{{- end }}
 - name: secrets
   secret:
     secretName: {{ include "headrace.secretName" .root }}
     defaultMode: 0440
     items:
-{{- range .entries }}
+{{- range $entries }}
       - {key: {{ . }}, path: {{ . }}}
 {{- end }}
 {{- end }}
@@ -168,15 +180,15 @@ readinessProbe:
 {{/* The default model comes in an image and is copied; another lies in a volume of the cluster. */}}
 {{- define "headrace.modelVolume" -}}
 - name: models
-{{- if .Values.model.claim }}
-  persistentVolumeClaim: {claimName: {{ .Values.model.claim }}, readOnly: true}
+{{- if .Values.modelVolume.claim }}
+  persistentVolumeClaim: {claimName: {{ .Values.modelVolume.claim }}, readOnly: true}
 {{- else }}
   emptyDir: {}
 {{- end }}
 {{- end }}
 
 {{- define "headrace.modelContainer" -}}
-{{- if not .Values.model.claim }}
+{{- if not .Values.modelVolume.claim }}
 - name: model
   {{- include "headrace.container" (dict "root" . "image" "model") | nindent 2 }}
   volumeMounts:
@@ -206,7 +218,9 @@ readinessProbe:
 {{- define "headrace.cells" -}}
 {{- $groups := dict }}
 {{- range $name, $own := .Values.cells }}
-{{- $_ := set $groups $name (mergeOverwrite (deepCopy $.Values.cellDefaults) ($own | default dict)) }}
+{{- $cells := mergeOverwrite (deepCopy $.Values.cellDefaults) ($own | default dict) }}
+{{- if not (hasKey $.Values.models $cells.model) }}{{ fail (printf "cells.%s.model: there is no %s in models" $name $cells.model) }}{{ end }}
+{{- $_ := set $groups $name $cells }}
 {{- end }}
 {{- toJson $groups }}
 {{- end }}

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from deploy.broker_config import nats_config, valkey_config, valkey_on_port
+from deploy.chart_files import index_users
+from deploy.local.options import SERVICES
 from deploy.secrets import draw
 from libs.contracts import flow
-from libs.runtime.prefix_library import USERS
 from tests.unit.deploy.helm import CHART, Manifest, render
 from tests.unit.deploy.manifests import containers, environment, named, of_kind, pods
 
@@ -31,8 +32,8 @@ def pod_of(span: str) -> str:
 
 
 def expected() -> set[Edge]:
-    """A hop over a broker is two connections to it; the worker dials the scheduler; Valkey has three users."""
-    edges = {("tokenizer", VALKEY), ("scheduler", VALKEY), ("gateway", VALKEY)}
+    """A hop over a broker is two connections to it; the worker dials the scheduler; the index has its users."""
+    edges = {(user, VALKEY) for user in index_users() if user in SERVICES}
     for hop in flow.HOPS:
         if hop.over.startswith("HTTP"):
             edges.add((CLIENT, pod_of(hop.span)))
@@ -114,7 +115,7 @@ def test_the_drawn_secret_is_what_the_code_would_draw(values: Path | None) -> No
     users = {user: entries[f"nats_{user}"] for user in flow.PERMISSIONS}
     assert json.loads(entries["nats.conf"]) == json.loads(nats_config("0.0.0.0:4222", Path("/store"), users))
     assert "\\u" not in entries["nats.conf"]  # which NATS would not read
-    index = {user: entries[f"index_{user}"] for user in USERS}
+    index = {user: entries[f"index_{user}"] for user in index_users()}
     assert entries["valkey.conf"] == valkey_config(valkey_on_port(6379), Path("/tmp"), index)
 
 
