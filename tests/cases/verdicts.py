@@ -22,7 +22,6 @@ PENDING: Final = MappingProxyType(  # fail today; one that passes must be taken 
         **dict.fromkeys(("B049", "B051", "B052", "B054", "B056"), PARAMETER),
         **dict.fromkeys(("B058", "B059", "B060", "B061", "B063", "B104", "B118", "B119", "B123", "B127"), PARAMETER),
         **dict.fromkeys(("B147", "B148", "B150", "B195"), PARAMETER),
-        "B145": "kinds of rotation",
     }
 )
 WHOLE: Final = frozenset({"B164", *(name for name, stage in STAGE_OF.items() if stage == OPS)})  # only with --whole
