@@ -6,7 +6,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from services.gateway.validate import Limits
+from services.gateway.limits import Limits
 
 OWNER = "headrace"
 

@@ -16,10 +16,12 @@ from services.gateway.crowd import Standing
 from services.gateway.door import Door
 from services.gateway.hub import Hub
 from services.gateway.keys import Caller
+from services.gateway.limits import Limits
 from services.gateway.metrics import Metrics
 from services.gateway.observe import ClientTrace, Observer
-from services.gateway.stream import ClientGone, Stream, Ticket
-from services.gateway.validate import Kind, Limits, validate
+from services.gateway.stream import ClientGone, Stream
+from services.gateway.validate import Kind, validate
+from services.gateway.wire import Ticket
 
 ID_PREFIX = {Kind.CHAT: "chatcmpl-", Kind.COMPLETION: "cmpl-"}
 

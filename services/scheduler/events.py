@@ -19,6 +19,7 @@ from libs.contracts.messages import (
     Resent,
     Resync,
     SchedulerMessage,
+    Scored,
     Sequence,
     StepResult,
 )
@@ -110,7 +111,7 @@ class Refuse:
 @dataclass(frozen=True, slots=True)
 class Reply:
     ticket: int
-    message: Done | Resent | CellStatus
+    message: Done | Resent | Scored | CellStatus
 
 
 @dataclass(frozen=True, slots=True)
