@@ -1,10 +1,13 @@
 # Two commands matter: `make up` serves a real model, `make test` checks everything. Both make their environment first.
+# `make compose-up` does the former in containers.
 
 PYTHON ?= python3           # 3.11 or newer, with venv; used once, to make the environment
 PIP_ARGS ?=                 # for every pip install, e.g. an index that has the CPU build of torch
 KERNELS ?=                  # for the native kernels: --all builds every instruction level, for an image
 ARGS ?=                     # for `make up` and the benches: make up ARGS="--port 0 --role disaggregated"
 PEERS ?= llama.cpp,vllm,transformers
+COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
+COMPOSE_FILES ?= deploy/compose.yaml
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install -qq --constraint constraints.txt $(PIP_ARGS)
 CODE := services libs kernels protos cli deploy bench tests
 
-.PHONY: up test survival nightly exactness lint model kernels protos golden bench bench-peers peers clean
+.PHONY: up test survival nightly exactness lint model kernels protos golden bench bench-peers peers compose-up compose-down compose-test ci-full clean
 .DEFAULT_GOAL := up
 
 up: $(VENV)/runs kernels  ## serve the default model until Ctrl-C
@@ -64,6 +67,19 @@ peers: $(VENV)/runs  ## install the servers to measure beside, each in an enviro
 bench-peers: peers  ## rounds that alternate between ours and each peer, with limits, fractions and ratios
 	@mkdir -p out
 	@$(BIN)/headrace bench --peers $(PEERS) --rounds 5 --json out/bench-peers.json --html out/bench-peers.html $(strip $(ARGS))
+
+compose-up:  ## the same stack in containers: builds, starts, prints where; ARGS="--scale decode_worker=2" scales
+	@$(strip $(PYTHON)) -m deploy.secrets
+	$(COMPOSE) -p headrace $(COMPOSE_FILES:%=-f %) up --detach --build $(strip $(ARGS))
+	@echo "http://127.0.0.1:$${HEADRACE_PORT:-8000}/v1, key: $$(cat $${HEADRACE_SECRETS:-deploy/.secrets}/api_key)"
+
+compose-down:  ## stops it; ARGS=--volumes forgets model and queues
+	$(COMPOSE) -p headrace $(COMPOSE_FILES:%=-f %) down --remove-orphans $(strip $(ARGS))
+
+compose-test: $(VENV)/tests  ## images, starts, streams, kills, scales and scans a stack in containers, and leaves nothing
+	$(BIN)/python -m tests.compose $(strip $(ARGS))
+
+ci-full: lint compose-test test  ## what .ci/run does, with containers in any case
 
 clean:  ## remove the environments but the peers'; models and run directories stay
 	rm -rf $(VENV) $(VENV)-golden build kernels/native/build *.egg-info

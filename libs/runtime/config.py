@@ -30,6 +30,7 @@ class ServiceConfig(BaseSettings):
     otlp_endpoint: str = ""  # empty: no export
     otlp_sample_ratio: float = Field(default=1.0, ge=0, le=1)  # of requests exported, by trace id; the gateway decides
     trace_dir: str = ""  # where this process keeps its trace ring, 16 MiB at most; empty: none
+    health_file: str = ""  # gets "ready", or why not, every second, for a container's health check; empty: none
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "text"] = "json"
     drain_s: float = 5.0  # how long a stopping service may finish what it has

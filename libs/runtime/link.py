@@ -7,6 +7,7 @@ memory stays bounded. An idle stream costs one ping a keepalive interval.
 import asyncio
 import contextlib
 import hmac
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -180,6 +181,14 @@ async def serve_link(
         yield port
     finally:
         await server.stop(STOP_GRACE_S)
+
+
+def own_address() -> str:
+    """The address that this host's name stands for; in a container, where the others reach it. Raises ValueError."""
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError as error:
+        raise ValueError("this host's name has no address") from error
 
 
 @asynccontextmanager

@@ -1,11 +1,12 @@
-"""Creates the shared memory of a KV pool: a sealed anonymous file with its header written."""
+"""Creates the shared memory of a KV pool: a file with its header written, anonymous and sealed or of a name."""
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from libs.contracts.errors import ConfigError
-from libs.contracts.kv_layout import KvLayout
+from libs.contracts.kv_layout import FIXED_HEADER, KvLayout
 
 
 def create_pool(layout: KvLayout, blocks: int) -> int:
@@ -48,6 +49,30 @@ def create_pool_at(path: Path, layout: KvLayout, blocks: int) -> int:
         os.close(fd)
         raise ConfigError(f"{path} has no room for {_mib(layout.pool_bytes(blocks))}: {error.strerror}") from error
     return fd
+
+
+def hold_pool_at(path: Path, layout: KvLayout, blocks: int) -> int:
+    """See to it that a pool of this layout lies in a file of this name, for workers that attach by the name.
+
+    One that lies there stays as it is, however many blocks it has: workers may be using it. Otherwise a new one takes
+    the name, whole. Returns its blocks. Raises ConfigError when there is no room for it.
+    """
+    with suppress(OSError, ValueError), path.open("rb") as file:
+        return layout.check_header(file.read(FIXED_HEADER.size), os.fstat(file.fileno()).st_size)
+    scratch = path.with_name(f".{path.name}")
+    scratch.unlink(missing_ok=True)
+    try:
+        fd = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, layout.pool_bytes(blocks))
+            os.pwrite(fd, layout.pack_header(blocks), 0)
+        finally:
+            os.close(fd)
+        scratch.rename(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise ConfigError(f"{path} has no room for {_mib(layout.pool_bytes(blocks))}: {error.strerror}") from error
+    return blocks
 
 
 def mark_use(fd: int, incarnation: str) -> None:

@@ -73,7 +73,7 @@ async def main() -> None:
 
         bus.on_reconnect(hub.send_again)
         async with hub.running(), listening(bus, config.instance, hub), serving(app, config), rpc:
-            await serve_status(bus, status)
+            await serve_status(bus, status, config.health_file)
             door.open()
             log.info("serving", host=config.host, port=config.port)
             await stop.wait()

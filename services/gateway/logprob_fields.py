@@ -1,7 +1,7 @@
 """Which log-probabilities a body asks for: of the answer's tokens, of the prompt's, and how many beside each. Pure."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from libs.contracts.errors import InvalidRequest
 from services.gateway.bounds import integer
@@ -22,6 +22,11 @@ class Asked:
     @property
     def of_prompt(self) -> int:
         return max(self.prompt, self.echo)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Fields of SamplingParams."""
+        return {"logprobs": self.answer, "prompt_logprobs": self.of_prompt}
 
 
 NOTHING: Final = Asked()

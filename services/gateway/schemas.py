@@ -27,6 +27,31 @@ class StreamOptions(Struct):
     continuous_usage_stats: bool | None = None
 
 
+class JsonSchema(Struct):
+    name: str
+    schema: dict[str, Raw]
+    strict: bool | None = None
+    description: str | None = None
+
+
+class ResponseFormat(Struct):
+    type: str
+    json_schema: JsonSchema | None = None
+
+
+class StructuredOutputs(Struct):
+    json: dict[str, Raw] | str | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+    structural_tag: Raw = ABSENT
+    whitespace_pattern: str | None = None
+    disable_any_whitespace: bool | None = None
+    disable_additional_properties: bool | None = None
+    disable_fallback: bool | None = None
+
+
 class Part(Struct):
     type: str
     text: str | None = None
@@ -81,20 +106,20 @@ class Body(Struct, kw_only=True):
     cache_salt: str | None = None
     prompt_cache_key: str | None = None
     request_id: str | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: dict[str, Raw] | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    guided_whitespace_pattern: str | None = None
 
-    guided_choice: Raw = ABSENT
     guided_decoding_backend: Raw = ABSENT
-    guided_grammar: Raw = ABSENT
-    guided_json: Raw = ABSENT
-    guided_regex: Raw = ABSENT
-    guided_whitespace_pattern: Raw = ABSENT
     kv_transfer_params: Raw = ABSENT
     logits_processors: Raw = ABSENT
     lora: Raw = ABSENT
     lora_request: Raw = ABSENT
     prompt_embeds: Raw = ABSENT
-    response_format: Raw = ABSENT
-    structured_outputs: Raw = ABSENT
     suffix: Raw = ABSENT
     verbosity: Raw = ABSENT
 
@@ -135,7 +160,6 @@ class CompletionBody(Body, kw_only=True):
 NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
     {
         "logits_processors": ([],),
-        "response_format": ({"type": "text"},),
         "suffix": ("",),
     }
 )

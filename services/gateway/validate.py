@@ -23,6 +23,7 @@ from services.gateway.logprob_fields import NOTHING, Asked, asked_logprobs
 from services.gateway.prompt_fields import echoed_chat, prompts_of
 from services.gateway.reading import Reading
 from services.gateway.schemas import Body, ChatBody, CompletionBody
+from services.gateway.structured import grammar_of
 
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1000
@@ -100,8 +101,8 @@ def validate(
     prompts, logprobs = prompts_of(body, limits), asked_logprobs(body)
     if len(prompts) > 1:
         raise InvalidRequest("only one prompt a request is supported", param="prompt")
-    params = replace(_params(body, limits, draw_seed), **_search(body, choices, limits))
-    params = replace(params, logprobs=logprobs.answer, prompt_logprobs=logprobs.of_prompt)
+    params = replace(_params(body, limits, draw_seed), **_search(body, choices, limits), **logprobs.params)
+    params = replace(params, grammar=grammar_of(body))
     return ValidRequest(
         kind=kind,
         model=body.model,

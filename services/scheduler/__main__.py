@@ -46,7 +46,7 @@ async def main() -> None:
     ):
         standby = Standby(bus, await bus.cells(), config.model, config.cell)
         seat = Seat(config.instance, port, standby)
-        await serve_status(bus, seat.status)
+        await serve_status(bus, seat.status, config.health_file)
         begin = Reign.begin(config, port, bus, index, loop=loop, links=links, standby=standby, ring=ring)
         reign = await unless(stop, begin)
         if reign is not None:

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator
 
 from libs.runtime.config import ServiceConfig
+from libs.runtime.link import own_address
 from services.scheduler.eviction import Caching
 from services.scheduler.state import Policy
 
@@ -12,7 +13,7 @@ from services.scheduler.state import Policy
 class Config(ServiceConfig):
     model: str = Field(min_length=1)  # the name that clients ask for
     cell: str = Field(default="c0", min_length=1)
-    link_host: str = "127.0.0.1"  # where workers dial; they find it in the cell's record
+    link_host: str = "127.0.0.1"  # where workers dial; they find it in the cell's record; auto: this host's address
     link_port: int = Field(default=0, ge=0, le=65535)  # 0 is a free one
     link_token: SecretStr  # what a worker has to show
     redis_url: str = ""  # empty: no prefix index
@@ -32,6 +33,11 @@ class Config(ServiceConfig):
         default=0.5, ge=0.5, le=1
     )  # of the KV pool: what a tenant has cached beyond goes first
     event_log_path: str = ""  # gets every event, prompts included, a file a term; empty: none
+
+    @field_validator("link_host")
+    @classmethod
+    def _link_host_is_found(cls, value: str) -> str:
+        return own_address() if value == "auto" else value
 
     @field_validator("link_token")
     @classmethod

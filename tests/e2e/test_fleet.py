@@ -1,6 +1,7 @@
 """Programs under the supervisor's care: started again, stopped in order, killed on a scheduler's word."""
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -9,19 +10,24 @@ from typing import Any
 
 import pytest
 
+from deploy.host_agent import HostAgent, StaleTerm
 from deploy.local import fleet as fleet_module
 from deploy.local.child import spawn
 from deploy.local.fleet import Fleet, Program, StartFailed
-from deploy.local.host_agent import HostAgent, StaleTerm
+from deploy.local.workers import FleetWorkers
 from libs.contracts import codec
 from libs.contracts.errors import ConfigError
 from libs.contracts.messages import Gone, Incarnations, Kill, ListIncarnations
+from libs.runtime.pool_file import is_used
 from tests.fakes.bus import FakeBus
 
 pytestmark = pytest.mark.e2e
 
 SLEEPER = "import time; time.sleep(60)"
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+USER = (
+    "import os, sys, time; from libs.runtime.pool_file import mark_use; mark_use({fd}, os.environ['LIFE']); " + SLEEPER
+)
 WITHIN_S = 10.0
 
 
@@ -112,13 +118,17 @@ async def test_stages_stop_one_after_the_other_and_the_deaf_are_killed(kept: Kep
 async def test_the_host_agent_answers_gone_when_the_process_no_longer_exists(kept: Kept) -> None:
     """Kill ends the life of that name and no other, and may be repeated."""
     kept.fleet.settle()
-    kept.fleet.add(kept.program("p", SLEEPER))
-    kept.fleet.add(kept.program("q", SLEEPER))
-    doomed, spared = await kept.another_life("p", ""), await kept.another_life("q", "")
-    child = kept.fleet.lives["p"].child
-
+    pool = os.memfd_create("pool")
+    kept.fleet.add(kept.program("decode_worker-0", USER.format(fd=pool), pass_fds=(pool,)))
+    kept.fleet.add(kept.program("decode_worker-1", SLEEPER))
+    doomed = await kept.another_life("decode_worker-0", "")
+    spared = await kept.another_life("decode_worker-1", "")
     lives = kept.fleet.lives
-    agent = HostAgent(FakeBus().as_bus(), "h", lambda: tuple(lives.values()), lambda life: life is not lives["q"])
+    child = lives["decode_worker-0"].child
+    async with asyncio.timeout(WITHIN_S):
+        while not is_used(pool, doomed):
+            await asyncio.sleep(0.01)
+    agent = HostAgent(FakeBus().as_bus(), "h", FleetWorkers(lives, pool))
 
     async def ask(message: Kill | ListIncarnations) -> Any:
         return codec.decode_in("HostReply", await agent.answer(codec.encode_in("HostMessage", message)))
@@ -133,7 +143,8 @@ async def test_the_host_agent_answers_gone_when_the_process_no_longer_exists(kep
     with pytest.raises(StaleTerm):
         await ask(Kill(spared, 4, "c0"))
     assert child.exit_code == -signal.SIGKILL
-    assert kept.fleet.lives["q"].incarnation == spared
+    assert kept.fleet.lives["decode_worker-1"].incarnation == spared
+    os.close(pool)
 
 
 async def test_a_child_sees_its_own_environment_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

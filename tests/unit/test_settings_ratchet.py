@@ -15,6 +15,7 @@ COMMON = {
     "otlp_endpoint",
     "otlp_sample_ratio",
     "trace_dir",
+    "health_file",
     "log_level",
     "log_format",
     "drain_s",

@@ -74,6 +74,7 @@ from libs.contracts.messages.link import (
     WorkerReport,
 )
 from libs.contracts.messages.requests import (
+    MAX_GRAMMAR_BYTES,
     Accepted,
     BadWord,
     ChoiceEpoch,
@@ -81,6 +82,7 @@ from libs.contracts.messages.requests import (
     EpochRaised,
     Failed,
     Finished,
+    Grammar,
     Known,
     LogQuery,
     Logs,
@@ -97,6 +99,7 @@ from libs.contracts.messages.requests import (
 from libs.contracts.messages.text import NotTokenized, TokenIds, TokenizeQuery, TokenizeReply
 
 __all__ = [
+    "MAX_GRAMMAR_BYTES",
     "Accepted",
     "Ack",
     "Alive",
@@ -128,6 +131,7 @@ __all__ = [
     "GenerateResponse",
     "GeneratedText",
     "Gone",
+    "Grammar",
     "HeldSequence",
     "Hello",
     "HostMessage",

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from libs.contracts.errors import ConfigError
+from libs.runtime.kill_switch import arm
 from libs.runtime.pool_file import mark_use
 
 FD_PREFIX = "fd:"
@@ -20,9 +21,18 @@ def pool_source(pool: str) -> int | Path:
 
 
 def mark_pool_use(source: int | Path, incarnation: str) -> None:
-    """Tell whoever made the pool that this life of a worker may write to it from now on; "" is one nobody knows."""
-    if incarnation:
-        mark_use(os.open(source, os.O_RDWR | os.O_CLOEXEC) if isinstance(source, Path) else source, incarnation)
+    """Tell whoever made the pool that this life of a worker may write to it from now on.
+
+    One found by a descriptor is our parent's, which knows our process; one found by a path gets a kill switch beside
+    it. Raises ConfigError.
+    """
+    if not isinstance(source, Path):
+        mark_use(source, incarnation)
+        return
+    try:
+        arm(source.parent, incarnation)
+    except OSError as error:
+        raise ConfigError(f"cannot make a kill switch beside {source}: {error.strerror}") from error
 
 
 def pool_name(host: str, source: int | Path) -> str:

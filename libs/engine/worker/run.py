@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import secrets
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -59,6 +60,8 @@ class Life:
 async def run_worker(kind: type[C], role: Role, load: Loader | None = None) -> None:
     """Everything a worker service's main does; `load` is that of libs/engine/worker/load.py unless given."""
     config = load_config(kind, prefix=f"HR_{role.service.upper()}_")
+    if not config.incarnation:
+        config = config.model_copy(update={"incarnation": secrets.token_hex(16)})
     setup_logs(config.log_level, config.log_format, service=role.service, instance=config.instance)
     failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
@@ -74,7 +77,7 @@ async def run_worker(kind: type[C], role: Role, load: Loader | None = None) -> N
             password=config.nats_password.get_secret_value(),
         ) as bus,
     ):
-        await serve_status(bus, life.status)
+        await serve_status(bus, life.status, config.health_file)
         facts = ProcessFacts(role.service, config.instance, ring, export, bus=bus.counts)
         await serve_metrics(bus, process_metrics(facts))
         loaded = await _load(config, life, stop, load or _load_engine)

@@ -3,14 +3,13 @@
 import json
 from pathlib import Path
 
-from deploy.local.nats_server import nats_config
-from deploy.local.valkey_server import valkey_config
+from deploy.broker_config import nats_config, valkey_config, valkey_on_socket
 from libs.contracts import flow
 
 
 def test_each_nats_user_may_do_what_the_flow_allows() -> None:
     """One user per service, with its permissions and no other way in."""
-    config = json.loads(nats_config(4321, Path("/run/h/jetstream"), {"gateway": "g", "tokenizer": "t"}))
+    config = json.loads(nats_config("127.0.0.1:4321", Path("/run/h/jetstream"), {"gateway": "g", "tokenizer": "t"}))
 
     users = {user["user"]: user for user in config["authorization"]["users"]}
     assert set(users) == {"gateway", "tokenizer"}
@@ -21,7 +20,7 @@ def test_each_nats_user_may_do_what_the_flow_allows() -> None:
 
 def test_nats_listens_on_loopback_alone() -> None:
     """No monitoring port, no other interface."""
-    config = json.loads(nats_config(4321, Path("/run/h/jetstream"), {}))
+    config = json.loads(nats_config("127.0.0.1:4321", Path("/run/h/jetstream"), {}))
 
     assert config["listen"] == "127.0.0.1:4321"
     assert not {"http", "http_port", "https", "websocket", "leafnodes", "cluster"} & set(config)
@@ -30,7 +29,7 @@ def test_nats_listens_on_loopback_alone() -> None:
 def test_valkey_keeps_nothing_and_opens_no_port() -> None:
     """A private socket, no persistence, and no password in clear."""
     passwords = {"tokenizer": "tok-password", "scheduler": "sch-password", "supervisor": "sup-password"}
-    config = valkey_config(Path("/run/h/valkey.sock"), Path("/run/h"), passwords)
+    config = valkey_config(valkey_on_socket(Path("/run/h/valkey.sock")), Path("/run/h"), passwords)
 
     lines = config.splitlines()
     assert {"port 0", "unixsocketperm 700", 'save ""', "appendonly no"} <= set(lines)

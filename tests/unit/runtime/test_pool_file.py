@@ -6,12 +6,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from libs.contracts.errors import ConfigError
 from libs.contracts.kv_layout import FILL_COUNTS_OFFSET, KvLayout
-from libs.runtime.pool_file import create_pool, is_used
+from libs.runtime.pool_file import create_pool, hold_pool_at, is_used
 
 LAYOUT = KvLayout(layers=2, kv_heads=1, head_dim=4, block_tokens=16, dtype="float32")
 BLOCKS = 8
@@ -83,3 +84,22 @@ def test_a_use_is_known_while_its_process_lives(pool: int) -> None:
         assert is_used(pool, used) and not is_used(pool, other)
         child.stdin.write(b"\n")
     assert not is_used(pool, used)
+
+
+def test_a_pool_of_a_name_outlives_its_holder(tmp_path: Path) -> None:
+    """Its workers go on with it, so a holder that starts again leaves it as it is; another layout's makes way."""
+    path, layout = tmp_path / "kv", LAYOUT
+    assert hold_pool_at(path, layout, 3) == 3
+    born = path.stat()
+
+    assert hold_pool_at(path, layout, 5) == 3, "workers may be using it"
+    assert path.stat().st_ino == born.st_ino and born.st_size == layout.pool_bytes(3)
+    assert hold_pool_at(path, replace(layout, layers=layout.layers + 1), 2) == 2
+    assert path.stat().st_ino != born.st_ino
+    assert [entry.name for entry in tmp_path.iterdir()] == ["kv"]
+
+
+def test_a_pool_of_a_name_without_room_is_a_config_error(tmp_path: Path) -> None:
+    """The folder is left as it was."""
+    with pytest.raises(ConfigError, match="no room"):
+        hold_pool_at(tmp_path / "none" / "kv", LAYOUT, 3)

@@ -1,14 +1,13 @@
-"""The host agent: what schedulers may know and want of the workers that the supervisor runs.
+"""The host agent: what schedulers may know and want of the workers of one host.
 
 It kills one life of a worker on a scheduler's word and says so once that process is gone, lists those that may write to
 the pool, and reports an end that nobody asked for.
 """
 
 import asyncio
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
-from deploy.local.fleet import Life
 from libs.contracts import codec, flow
 from libs.contracts.errors import MalformedMessage, Unavailable
 from libs.contracts.messages import Done, Exited, Gone, Incarnations, Kill, ListIncarnations
@@ -27,13 +26,21 @@ class StaleTerm(MalformedMessage):
     """A scheduler that was replaced asks; it is not answered."""
 
 
-class HostAgent:
-    """`workers` are those that run at that moment; `may_write` says whether one has got as far as using the pool."""
+class Workers(Protocol):
+    """The workers of a host, as their starter or the holder of their pool knows them."""
 
-    def __init__(
-        self, bus: Bus, host: str, workers: Callable[[], Sequence[Life]], may_write: Callable[[Life], bool]
-    ) -> None:
-        self._bus, self._host, self._workers, self._may_write = bus, host, workers, may_write
+    def writing(self) -> Sequence[str]:
+        """Incarnations of those that have got as far as using the pool."""
+
+    async def end(self, incarnation: str) -> None:
+        """Kill that life and return once its process is gone; at once when it is none of these: it ended before."""
+
+
+class HostAgent:
+    """Answers for the workers of one host."""
+
+    def __init__(self, bus: Bus, host: str, workers: Workers) -> None:
+        self._bus, self._host, self._workers = bus, host, workers
         self._terms: dict[str, int] = {}  # cell → the highest term heard of
         self._reports: set[asyncio.Task[None]] = set()
 
@@ -46,28 +53,21 @@ class HostAgent:
         await self._bus.serve(flow.host_subject(self._host), answer)
 
     async def answer(self, payload: bytes) -> bytes:
-        """The answer to Kill or ListIncarnations; idempotent by incarnation. Raises MalformedMessage, StaleTerm.
-
-        A life that is not among the workers is gone: the supervisor alone starts them, and forgets them at their end.
-        """
+        """The answer to Kill or ListIncarnations; idempotent by incarnation. Raises MalformedMessage, StaleTerm."""
         message: Kill | ListIncarnations = codec.decode_in("HostMessage", payload)
         highest = self._terms[message.cell] = max(message.term, self._terms.get(message.cell, 0))
         if message.term < highest:
             raise StaleTerm(f"term {message.term} of cell {message.cell} is over, {highest} leads it")
         if isinstance(message, ListIncarnations):
-            listed = tuple(life.incarnation for life in self._workers() if self._may_write(life))
-            return codec.encode_in("HostReply", Incarnations(listed))
-        for life in self._workers():
-            if life.incarnation == message.incarnation:
-                failpoint("host.kill.received")
-                life.child.signal(signal.SIGKILL)
-                await life.child.wait()
-                failpoint("host.kill.gone")
+            return codec.encode_in("HostReply", Incarnations(tuple(self._workers.writing())))
+        failpoint("host.kill.received")
+        await self._workers.end(message.incarnation)
+        failpoint("host.kill.gone")
         return codec.encode_in("HostReply", Gone(message.incarnation))
 
-    def ended(self, life: Life, cell: str) -> None:
+    def ended(self, incarnation: str, cell: str) -> None:
         """Tell the cell's scheduler, so that it need not find out."""
-        report = asyncio.create_task(self._report(life.incarnation, cell))
+        report = asyncio.create_task(self._report(incarnation, cell))
         self._reports.add(report)
         report.add_done_callback(self._reports.discard)
 

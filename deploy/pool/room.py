@@ -1,0 +1,29 @@
+"""How many blocks a pool holder makes: of its model's layout, in the memory and in the folder that there are."""
+
+import shutil
+
+from deploy.local import capacity
+from deploy.pool.config import Config
+from libs.contracts.kv_layout import KvLayout, kv_dtype_of
+from libs.engine.kernel_choice import check_dtype, settle_kernels, tile_tag
+
+
+def fitting_blocks(config: Config) -> tuple[KvLayout, int]:
+    """The pool's layout and its blocks. Raises ConfigError when the settings do not fit the model or this machine."""
+    kernels = settle_kernels(config.kernels)
+    check_dtype(kernels, config.dtype)
+    kv_dtype = kv_dtype_of(config.dtype)
+    model = capacity.read_model_config(config.model_dir)
+    tag = tile_tag(kernels, kv_dtype)
+    layout = capacity.kv_layout(model, block_tokens=config.block_tokens, dtype=kv_dtype, tag=tag)
+    blocks = capacity.pool_blocks(layout, config.blocks, capacity.available_memory_bytes())
+    if config.blocks:
+        return layout, blocks
+    return layout, max(1, min(blocks, _blocks_within(layout, shutil.disk_usage(config.path.parent).free)))
+
+
+def _blocks_within(layout: KvLayout, free_bytes: int) -> int:
+    blocks = free_bytes // layout.block_bytes
+    while blocks > 0 and layout.pool_bytes(blocks) > free_bytes:
+        blocks -= 1
+    return blocks
