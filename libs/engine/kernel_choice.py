@@ -16,6 +16,8 @@ AUTO: Final = "auto"
 TORCH: Final = "torch"
 NATIVE: Final = "native"
 PREFIX: Final = "native:"
+HEAD_DIM_UNIT: Final = 16  # of the native kernels, as kernels/native/step_check.cpp has it
+MAX_HEAD_DIM: Final = 256
 
 
 def settle_kernels(wanted: str) -> str:
@@ -64,6 +66,15 @@ def check_dtype(kernels: str, dtype: str) -> None:
     """Raises ConfigError when settled kernels have no products by weights of `dtype`."""
     if kernels == TORCH and KV_DTYPES.get(dtype, dtype) != dtype:
         raise ConfigError(f"dtype {dtype} takes native kernels, and what serves here is torch")
+
+
+def check_head_dim(kernels: str, head_dim: int) -> None:
+    """Raises ConfigError when settled kernels do not take heads of this size."""
+    if level_of(kernels) and (head_dim % HEAD_DIM_UNIT or head_dim > MAX_HEAD_DIM):
+        raise ConfigError(
+            f"head_dim {head_dim} takes the torch kernels: the native ones take multiples of {HEAD_DIM_UNIT} up to "
+            f"{MAX_HEAD_DIM}"
+        )
 
 
 def tile_tag(kernels: str, dtype: str) -> str:

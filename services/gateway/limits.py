@@ -1,8 +1,8 @@
 """What the served model allows, and token ids within its vocabulary. Pure."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 from libs.contracts.errors import InvalidRequest, ModelNotFound
 
@@ -15,12 +15,21 @@ class Limits:
     max_model_len: int
     vocab_size: int
     max_choices: int = MAX_CHOICES
+    sampling: Mapping[str, float] = field(default_factory=dict)  # what its makers recommend, by the names of fields
     is_strict: bool = False  # fields that nobody knows are refused
 
-    def check_model(self, name: str) -> None:
-        """Raises ModelNotFound."""
+    def of(self, name: str) -> "Limits":
+        """These, for the one model that they are of. Raises ModelNotFound."""
         if name != self.model:
             raise ModelNotFound(f"the model {name[:100]!r} does not exist", param="model")
+        return self
+
+
+class Lookup(Protocol):
+    """Finds what the model of a name allows."""
+
+    def of(self, name: str) -> Limits:
+        """Raises ModelNotFound."""
 
 
 def token_ids(name: str, ids: Sequence[object], limits: Limits) -> tuple[int, ...]:

@@ -17,11 +17,12 @@ from libs.contracts.tenancy import FIRST_PRIORITY, LAST_PRIORITY
 from libs.contracts.token_rules import MAX_STOP_TOKEN_IDS
 from services.gateway import schemas
 from services.gateway.bounds import integer, number, text
-from services.gateway.limits import Limits, token_ids
+from services.gateway.limits import Limits, Lookup, token_ids
 from services.gateway.logit_fields import bad_words, logit_params
 from services.gateway.logprob_fields import NOTHING, Asked, asked_logprobs
 from services.gateway.prompt_fields import echoed_chat, prompts_of
 from services.gateway.reading import Reading
+from services.gateway.recommended import recommend
 from services.gateway.schemas import Body, ChatBody, CompletionBody
 from services.gateway.structured import grammar_of
 
@@ -76,7 +77,7 @@ class ValidRequest:
 def validate(
     kind: Kind,
     payload: bytes,
-    limits: Limits,
+    models: Lookup,
     *,
     first_priority: int = FIRST_PRIORITY,
     draw_seed: Callable[[], int] = lambda: secrets.randbits(DRAWN_SEED_BITS),
@@ -85,15 +86,11 @@ def validate(
 
     `first_priority` is the lowest, so the earliest, that its sender may ask for.
     """
-    body: ChatBody | CompletionBody
-    if kind is Kind.CHAT:
-        body = schemas.decode(ChatBody, payload)
-        neutral = schemas.NEUTRAL_CHAT
-    else:
-        body = schemas.decode(CompletionBody, payload)
-        neutral = schemas.NEUTRAL_COMPLETION
-    limits.check_model(body.model)
-    for name in schemas.unsupported(body, neutral):
+    is_chat = kind is Kind.CHAT
+    body: ChatBody | CompletionBody = schemas.decode(ChatBody if is_chat else CompletionBody, payload)
+    limits = models.of(body.model)
+    recommend(body, limits.sampling)
+    for name in schemas.unsupported(body, schemas.NEUTRAL_CHAT if is_chat else schemas.NEUTRAL_COMPLETION):
         raise InvalidRequest(f"{name} with this value is not supported", param=name)
     stream = bool(body.stream)
     include_usage, continuous_usage = _stream_options(body, stream)
@@ -105,7 +102,7 @@ def validate(
     params = replace(params, grammar=grammar_of(body))
     return ValidRequest(
         kind=kind,
-        model=body.model,
+        model=limits.model,
         prompt=prompts[0],
         params=params,
         reading=_reading(body, params),

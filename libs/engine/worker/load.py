@@ -22,7 +22,7 @@ def load(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loaded:
 
     Raises ConfigError when model, pool and settings do not fit together.
     """
-    model = load_model_config(config.model_dir)
+    model = load_model_config(config.model_dir, config.max_model_len)
     max_model_len = config.max_model_len or model.max_position_tokens
     if max_model_len > model.max_position_tokens:
         raise ConfigError(f"max_model_len {max_model_len} is beyond the model's {model.max_position_tokens}")
@@ -48,7 +48,7 @@ def load(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loaded:
         eos_ids=model.eos_ids,
         vocab_size=model.vocab_size,
         max_model_len=max_model_len,
-        model_digest=model_digest(config.model_dir),
+        model_digest=model_digest(config.model_dir, model.variant),
         numerics_class=opened.numerics_class,
         op_times=opened.op_times,
         tier=None
