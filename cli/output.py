@@ -95,10 +95,11 @@ def status_table(status: "StackStatus") -> str:
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
     ]
     blocks, problems = status.blocks, status.problems
+    models = ", ".join((status.model, *status.other_models))
     audit = [] if problems is None else ["", *(problems or ["audit: all is as it must be"])]
     return "\n".join(
         [
-            f"{status.model} at {status.base_url} ({status.phase})",
+            f"{models} at {status.base_url} ({status.phase})",
             "",
             *lines,
             "",

@@ -11,7 +11,7 @@ from deploy.local.options import SERVICES, NamedModel, UpOptions
 from deploy.local.run_dir import RunDir
 from libs.contracts.kv_layout import KvLayout, kv_dtype_of
 from libs.engine.kernel_choice import check_dtype, settle_kernels, tile_tag
-from libs.engine.model_config import load_model_config
+from libs.engine.model_config import ModelConfig, load_model_config
 from libs.runtime.pool_file import create_pool, create_pool_at
 
 SUPERVISOR: Final = "supervisor"
@@ -122,12 +122,13 @@ class Stack:
 
 def settle(options: UpOptions, run_dir: RunDir) -> Stack:
     """Check the options against models and machine, and take the memory. Raises ConfigError for what cannot work."""
-    kernels = settle_kernels(options.kernels)
+    models = [load_model_config(named.model_dir, options.max_model_len) for named in options.models]
+    kernels = settle_kernels(options.kernels, [model.head_dim for model in models])
     check_dtype(kernels, options.dtype)
     gateway_port = usable_port(options.host, options.port)
     count, cores = len(options.models), len(os.sched_getaffinity(0))
     share_bytes = capacity.available_memory_bytes() // count
-    first, *others = (_settle_cell(options, number, kernels, share_bytes) for number in range(count))
+    first, *others = (_settle_cell(options, number, model, kernels, share_bytes) for number, model in enumerate(models))
     return Stack(
         options=options,
         credentials=Credentials.draw(),
@@ -141,16 +142,14 @@ def settle(options: UpOptions, run_dir: RunDir) -> Stack:
     )
 
 
-def _settle_cell(options: UpOptions, number: int, kernels: str, available_bytes: int) -> Cell:
-    named = options.models[number]
-    model = load_model_config(named.model_dir, options.max_model_len)
+def _settle_cell(options: UpOptions, number: int, model: ModelConfig, kernels: str, available_bytes: int) -> Cell:
     kv_dtype = kv_dtype_of(options.dtype)
     layout = model.kv_layout(options.block_tokens, kv_dtype, tile_tag(kernels, kv_dtype))
     max_model_len = capacity.context_tokens(model.max_position_tokens, options.max_model_len)
     blocks = capacity.pool_blocks(layout, options.kv_blocks, available_bytes)
     return Cell(
         number=number,
-        model=named,
+        model=options.models[number],
         layout=layout,
         blocks=blocks,
         pool_fd=create_pool(layout, blocks),

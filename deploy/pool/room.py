@@ -11,10 +11,10 @@ from libs.engine.model_config import load_model_config
 
 def fitting_blocks(config: Config) -> tuple[KvLayout, int]:
     """The pool's layout and its blocks. Raises ConfigError when the settings do not fit the model or this machine."""
-    kernels = settle_kernels(config.kernels)
+    model = load_model_config(config.model_dir)
+    kernels = settle_kernels(config.kernels, (model.head_dim,))
     check_dtype(kernels, config.dtype)
     kv_dtype = kv_dtype_of(config.dtype)
-    model = load_model_config(config.model_dir)
     layout = model.kv_layout(config.block_tokens, kv_dtype, tile_tag(kernels, kv_dtype))
     blocks = capacity.pool_blocks(layout, config.blocks, capacity.available_memory_bytes())
     if config.blocks:

@@ -109,6 +109,13 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
+class Resign:
+    """End this term: what its tables are about is no more, and a successor begins with what there is."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     ticket: int
     message: Done | Resent | Scored | CellStatus
@@ -209,4 +216,4 @@ class Audited:
 
 
 Outward = Send | Refuse | Reply | Tell | Ask | AskHost | KillWorker
-Command = Outward | DeadLetter | AckRequest | Ordered | Started | OpenCell | UpdateIndex | Audited
+Command = Outward | Resign | DeadLetter | AckRequest | Ordered | Started | OpenCell | UpdateIndex | Audited

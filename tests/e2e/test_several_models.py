@@ -89,3 +89,18 @@ def test_both_are_listed_and_only_they_are_known(both: Stack) -> None:
     for service in ("scheduler", "tokenizer", "decode_worker"):
         assert len(both.processes(service)) == 2
     assert len(both.processes("gateway")) == 1
+
+
+def test_a_scheduler_that_starts_again_leaves_the_other_cell_alone(both: Stack, seeds: dict[str, int]) -> None:
+    """It asks for the workers of its own cell: the other model's live on, and both answer as before."""
+    golden = {case["name"]: case["output_ids"][0] for case in GOLDEN["cases"]}
+    workers = {process.pid for process in both.processes("decode_worker")}
+    (scheduler,) = both.program("scheduler-1")
+
+    scheduler.kill()
+    scheduler.wait(10)
+
+    for name in ("llama", "qwen3"):
+        answer = complete(both, name, prompt(PROMPT_TOKENS[0], seeds[name]))
+        assert answer["choices"][0]["token_ids"] == golden[name]
+    assert {process.pid for process in both.processes("decode_worker")} == workers

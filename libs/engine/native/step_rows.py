@@ -95,11 +95,16 @@ class StepRows:
             fork.adjust = out.adjust if is_shared else self._adjust(spec)
 
     def _adjust(self, spec: SampleSpec) -> int | None:
-        if spec.adjustment is None and not spec.banned_ids:
+        how = spec.adjustment
+        if how is None and not spec.banned_ids:
             return None
-        held = AdjustStruct(spec.adjustment, spec.banned_ids)
-        self._held.append(held)
-        return held.address
+        if how is None or how.seen is not None or spec.banned_ids:
+            held = AdjustStruct(how, spec.banned_ids)
+            self._held.append(held)
+            return held.address
+        if not isinstance(how.struct, AdjustStruct):
+            how.struct = AdjustStruct(how, ())
+        return how.struct.address
 
     def _fill_scores(self, out: HrRow, row: StepRow) -> None:
         scores = ScoreStructs(row.scored_ids, row.score_tops)

@@ -30,7 +30,7 @@ def load(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loaded:
         raise ConfigError(f"with dtype {config.dtype} kv_dtype is {kv_dtype_of(config.dtype)}, not {config.kv_dtype}")
     source = pool_source(config.pool)
     spec = EngineSpec(
-        kernels=settle_kernels(config.kernels),
+        kernels=settle_kernels(config.kernels, (model.head_dim,)),
         model_path=config.model_dir,
         dtype=config.dtype,
         threads=config.threads or len(os.sched_getaffinity(0)),

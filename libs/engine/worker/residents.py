@@ -135,6 +135,8 @@ class Residents:
                 held.append(chunked)
                 rows.append(chunked.row(tokens))
         self._chunks = {}
+        if self._grammars is not None:
+            self._grammars.fill_masks()
         if not rows and not (self._removed or self._found or self._waits or self._copies_done or self._swapped):
             return None
         return Step(tuple(rows), tuple(held))

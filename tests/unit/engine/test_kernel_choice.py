@@ -3,7 +3,7 @@
 import pytest
 
 from libs.contracts.errors import ConfigError
-from libs.engine.kernel_choice import check_dtype, check_head_dim, choose, level_of, tile_tag
+from libs.engine.kernel_choice import check_dtype, check_head_dim, choose, level_of, settle_kernels, tile_tag
 
 LEVELS = ("best", "good", "plain")
 
@@ -64,6 +64,12 @@ def test_torch_has_no_products_by_integers(dtype: str) -> None:
 def test_heads_that_the_kernels_take(kernels: str, head_dim: int) -> None:
     """Torch takes any, native kernels multiples of sixteen."""
     check_head_dim(kernels, head_dim)
+
+
+def test_auto_takes_torch_where_native_kernels_do_not_take_the_heads() -> None:
+    """Of any of the models; a family that is asked for by name is refused."""
+    assert settle_kernels("auto", (64, 100)) == "torch"
+    assert settle_kernels("torch", (100,)) == "torch"
 
 
 @pytest.mark.parametrize("head_dim", [100, 8, 272])
