@@ -87,7 +87,7 @@ def validate(
     `first_priority` is the lowest, so the earliest, that its sender may ask for.
     """
     is_chat = kind is Kind.CHAT
-    body: ChatBody | CompletionBody = schemas.decode(ChatBody if is_chat else CompletionBody, payload)
+    body = schemas.decode(ChatBody, payload) if is_chat else schemas.decode(CompletionBody, payload)
     limits = models.of(body.model)
     recommend(body, limits.sampling)
     for name in schemas.unsupported(body, schemas.NEUTRAL_CHAT if is_chat else schemas.NEUTRAL_COMPLETION):
