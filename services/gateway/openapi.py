@@ -12,10 +12,10 @@ from msgspec import Raw, Struct
 from services.gateway import openapi_answers as answers
 from services.gateway import schemas
 from services.gateway.errors_http import STATUS
+from services.gateway.limits import Limits
 from services.gateway.openapi_fields import Keywords, request_fields
 from services.gateway.tokens import NEUTRAL as NEUTRAL_TOKENIZE
 from services.gateway.tokens import DetokenizeBody, TokenizeBody
-from services.gateway.validate import Limits
 
 REF = "#/components/schemas/{name}"
 GENERATES = (400, 401, 403, 404, 408, 413, 415, 429, 500, 503, 504)  # statuses of what goes to the services behind

@@ -8,18 +8,32 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from libs.contracts.tenancy import FIRST_PRIORITY, LAST_PRIORITY
+from libs.contracts.token_rules import (
+    MAX_ALLOWED_IDS,
+    MAX_BAD_WORDS,
+    MAX_BIAS,
+    MAX_BIASES,
+    MAX_PENALTY,
+    MAX_REPETITION,
+    MAX_STOP_TOKEN_IDS,
+    MIN_REPETITION,
+)
+from services.gateway.limits import Limits
+from services.gateway.logit_fields import MAX_BAD_WORD_CHARS
+from services.gateway.logprob_fields import MAX_LOGPROBS
+from services.gateway.prompt_fields import MAX_MESSAGES
 from services.gateway.validate import (
+    CLIENT_ID,
     DEFAULT_COMPLETION_TOKENS,
+    MAX_CLIENT_ID_CHARS,
     MAX_COUNT,
     MAX_LENGTH_PENALTY,
-    MAX_MESSAGES,
+    MAX_SALT_CHARS,
     MAX_SEED,
     MAX_STOP_CHARS,
-    MAX_STOP_TOKEN_IDS,
     MAX_STOPS,
     MAX_TIMEOUT_S,
     MIN_SEED,
-    Limits,
 )
 
 Keywords = Mapping[str, Any]
@@ -36,6 +50,8 @@ def request_fields(models: Sequence[Limits], *, is_chat: bool) -> dict[str, Keyw
         **SAMPLING,
         **SWITCHES,
         **FORM,
+        **LOGITS,
+        **TOLD,
         "model": {"description": f"One of {', '.join(limits.model for limits in models)}."},
         "messages": {"maxItems": MAX_MESSAGES, "minItems": 1, "description": "What was said, for the chat template."},
         "prompt": {"description": "Text, a list of token ids, or a list of one of these."},
@@ -44,10 +60,21 @@ def request_fields(models: Sequence[Limits], *, is_chat: bool) -> dict[str, Keyw
         "min_tokens": {"minimum": 0, "maximum": max_model_len, "default": 0, "description": "No end before."},
         "n": {**choices, "default": 1, "description": "Choices from one prompt."},
         "beam_width": {**choices, "description": "Hypotheses that live on after each step; n unless given."},
+        "best_of": {"description": "Not supported, unless it is n."},
+        "allowed_token_ids": {**ids, "minItems": 1, "maxItems": MAX_ALLOWED_IDS, "description": "No others are drawn."},
+        "truncate_prompt_tokens": {
+            "minimum": -1,
+            "maximum": max_model_len,
+            "description": "Its last ones.",
+        },
+        "logprobs": {"description": "Tell them."} if is_chat else {**TOPS, "description": "So many others."},
         "stop_token_ids": {**ids, "maxItems": MAX_STOP_TOKEN_IDS, "description": "Tokens that end the answer, unseen."},
     }
 
 
+TOPS: Final[Keywords] = MappingProxyType({"minimum": 0, "maximum": MAX_LOGPROBS})
+PENALTY: Final[Keywords] = MappingProxyType({"minimum": -MAX_PENALTY, "maximum": MAX_PENALTY, "default": 0})
+SALT: Final[Keywords] = MappingProxyType({"minLength": 1, "maxLength": MAX_SALT_CHARS})
 STOP: Final[Keywords] = MappingProxyType({"minLength": 1, "maxLength": MAX_STOP_CHARS})
 SAMPLING: Final[Mapping[str, Keywords]] = MappingProxyType(
     {
@@ -75,6 +102,51 @@ SAMPLING: Final[Mapping[str, Keywords]] = MappingProxyType(
         },
         "priority": {"minimum": FIRST_PRIORITY, "maximum": LAST_PRIORITY, "description": "The lower, the earlier."},
         "timeout": {"exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S, "description": "Seconds until the last token."},
+    }
+)
+LOGITS: Final[Mapping[str, Keywords]] = MappingProxyType(
+    {
+        "presence_penalty": {**PENALTY, "description": "Subtracted from what the answer has."},
+        "frequency_penalty": {**PENALTY, "description": "Subtracted as often as the answer has it."},
+        "repetition_penalty": {
+            "minimum": MIN_REPETITION,
+            "maximum": MAX_REPETITION,
+            "default": 1,
+            "description": "Divides what prompt or answer have.",
+        },
+        "logit_bias": {
+            "additionalProperties": {"type": "number", "minimum": -MAX_BIAS, "maximum": MAX_BIAS},
+            "propertyNames": {"pattern": "^[0-9]{1,10}$"},
+            "maxProperties": MAX_BIASES,
+            "description": "Added to the logits of these ids.",
+        },
+        "bad_words": {
+            "items": {"type": "string", "minLength": 1, "maxLength": MAX_BAD_WORD_CHARS},
+            "maxItems": MAX_BAD_WORDS,
+            "description": "Never in the answer.",
+        },
+    }
+)
+TOLD: Final[Mapping[str, Keywords]] = MappingProxyType(
+    {
+        "top_logprobs": {**TOPS, "description": "Alternatives of each position; needs logprobs."},
+        "prompt_logprobs": {**TOPS, "description": "Of each position of the prompt, its token and so many others."},
+        "echo": {"default": False, "description": "The answer begins with the prompt."},
+        "include_stop_str_in_output": {"default": False, "description": "The stop string that was met is shown."},
+        "skip_special_tokens": {"default": True, "description": "Control tokens are not shown."},
+        "spaces_between_special_tokens": {"default": True, "description": "There are none either way."},
+        "return_tokens_as_token_ids": {"default": False, "description": "Log-probabilities name tokens by their ids."},
+        "cache_salt": {**SALT, "description": "Cached prefixes are shared with the same salt alone."},
+        "prompt_cache_key": {"maxLength": MAX_SALT_CHARS, "description": "As cache_salt, where there is none."},
+        "request_id": {
+            "pattern": f"^{CLIENT_ID.pattern}$",
+            "maxLength": MAX_CLIENT_ID_CHARS,
+            "description": "What the client calls the request; told back to it.",
+        },
+        "add_generation_prompt": {"default": True, "description": "Whether the template opens the answer's turn."},
+        "add_special_tokens": {"default": True, "description": "Whether the tokenizer's own stand around a text."},
+        "continue_final_message": {"default": False, "description": "The answer goes on with the last message."},
+        "chat_template_kwargs": {"description": "Variables of the chat template."},
     }
 )
 FORM: Final[Mapping[str, Keywords]] = MappingProxyType(

@@ -15,13 +15,8 @@ LATER: Final = MappingProxyType(  # features of later work: answered by a clean 
     }
 )
 
-PARAMETER = "a parameter"
+SEVERAL = "several prompts in one request"
 PENDING: Final = MappingProxyType(  # fail today; one that passes must be taken off
-    {
-        **dict.fromkeys(("B013", "B022", "B077", "B080", "B154", "B015", "B031", "B037", "B046", "B048"), PARAMETER),
-        **dict.fromkeys(("B049", "B051", "B052", "B054", "B056"), PARAMETER),
-        **dict.fromkeys(("B058", "B059", "B060", "B061", "B063", "B104", "B118", "B119", "B123", "B127"), PARAMETER),
-        **dict.fromkeys(("B147", "B148", "B150", "B195"), PARAMETER),
-    }
+    dict.fromkeys(("B037", "B046"), SEVERAL)
 )
 WHOLE: Final = frozenset({"B164", *(name for name, stage in STAGE_OF.items() if stage == OPS)})  # only with --whole
