@@ -55,6 +55,7 @@ protos: $(VENV)/tests  ## regenerate the wire code beside its source
 golden: model  ## regenerate the golden files with the transformers library, in an environment of its own
 	test -d $(VENV)-golden || $(strip $(PYTHON)) -m venv $(VENV)-golden
 	$(VENV)-golden/bin/python -m pip install -qq $(PIP_ARGS) --requirement tests/golden/requirements.txt
+	$(VENV)-golden/bin/python tests/golden/make_families.py
 	$(VENV)-golden/bin/python tests/golden/make_golden.py \
 	  "$$($(BIN)/python -c 'from cli.models import *; print(resolve_model(DEFAULT_NAME, cache_root(), lambda d, t: None))')"
 

@@ -39,7 +39,7 @@ class Bench:
         self.weight_bytes = sum(int(array.nbytes) for array in self._held if array.dtype == np.uint8)
         tables = [self._keep(np.ones((context, HEAD_DIM // 2), np.float32)) for _ in range(2)]
         head, norm = ctypes.addressof(self._embedding), self._norm()
-        numbers = (LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCAB, context, DTYPES[dtype])
+        numbers = (LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCAB, context, DTYPES[dtype], 0)
         layers = ctypes.addressof(self._layers)
         self.model = HrModel(*numbers, 1e-5, HEAD_DIM**-0.5, head, layers, norm, head, *tables)
         self._each = -(-context // BLOCK_TOKENS)

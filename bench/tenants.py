@@ -1,13 +1,14 @@
-"""What one tenant's flood does to another tenant: its times beside those it has alone, and what is left of its prefix.
+"""What one tenant's flood does to the other tenants: their times beside those of an ordinary day, and what is left of
+their prefixes.
 
-The quiet tenant sends requests at fixed times, all with one prefix. The flood comes from many connections, each of
-which sends its next request when the last has ended: many requests, many tokens, or prefixes that nobody has twice.
-Behind the pipeline is the fake engine, whose steps take the same time whatever is in them, so that what is seen is
-decided and not computed; `--base-url` measures a stack that runs, with the keys of two tenants in HR_BENCH_QUIET_KEY
-and HR_BENCH_FLOOD_KEY.
+On an ordinary day four tenants send requests at fixed times, each with a prefix of its own. Then one of them floods,
+from many connections, each of which sends its next request when the last has ended: many requests, many tokens, or
+prefixes that nobody has twice. Behind the pipeline is the fake engine, whose steps take the same time whatever is in
+them, so that what is seen is decided and not computed; `--base-url` measures a stack that runs, with the keys of four
+tenants in HR_BENCH_KEYS, separated by commas; the last one's floods.
 
     python -m bench.tenants
-    python -m bench.tenants --base-url http://127.0.0.1:8000 --model SmolLM2-135M-Instruct
+    python -m bench.tenants --base-url http://127.0.0.1:8000 --model SmolLM2-135M-Instruct --per-s 0.5
 """
 
 import argparse
@@ -19,7 +20,7 @@ import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -28,11 +29,11 @@ from libs.runtime import api_keys
 from tests.integration.pipeline import MODEL, pipeline
 
 STEP_S, MAX_RUNNING, BLOCKS = 0.05, 16, 1024
-PREFIX_TOKENS, OWN_TOKENS, NEW_TOKENS = 160, 24, 16  # of the quiet tenant
-QUIET_PER_S = 3.0
-SETTLE_S = 2.0  # of the flood, before the quiet tenant's requests count
+PREFIX_TOKENS, OWN_TOKENS, NEW_TOKENS = 160, 24, 16  # of an ordinary request
+TENANTS, PER_S = 4, 3.0
+SETTLE_S = 2.0  # of the flood, before the others' requests count
 PAUSE_S = 0.1  # of a connection that was refused
-LIMIT = 1.5  # times its p95 alone
+LIMIT = 1.5  # times the p95 of an ordinary day
 FIRST_ID, IDS = 100, 800
 
 
@@ -67,16 +68,27 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """Of each tenant on an ordinary day."""
+
+    per_s: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     base_url: str
     model: str
-    quiet_key: str
-    flood_key: str
+    keys: tuple[str, ...]  # one per tenant; the last one's floods
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        return self.keys[:-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the quiet tenant saw in one phase."""
+    """What those who do not flood saw in one phase."""
 
     ttft_p95_s: float
     e2e_p95_s: float
@@ -92,12 +104,12 @@ def unique_prompts(tokens: int) -> Iterator[list[int]]:
         ]
 
 
-async def one(client: httpx.AsyncClient, target: Target, prompt: list[int], new_tokens: int) -> Outcome:
-    """A streamed request of the quiet tenant."""
+async def one(client: httpx.AsyncClient, target: Target, key: str, prompt: list[int]) -> Outcome:
+    """An ordinary request, streamed."""
     outcome = Outcome(time.monotonic())
-    body = {"model": target.model, "prompt": prompt, "max_tokens": new_tokens, "ignore_eos": True, "stream": True}
+    body = {"model": target.model, "prompt": prompt, "max_tokens": NEW_TOKENS, "ignore_eos": True, "stream": True}
     body |= {"return_token_ids": True, "stream_options": {"include_usage": True}}
-    headers = {"authorization": f"Bearer {target.quiet_key}"}
+    headers = {"authorization": f"Bearer {key}"}
     with contextlib.suppress(httpx.TransportError):
         async with client.stream("POST", "/v1/completions", json=body, headers=headers) as response:
             outcome.status = response.status_code
@@ -112,7 +124,7 @@ async def one_of_many(client: httpx.AsyncClient, target: Target, prompt: list[in
     """A request of the flood, answered in one piece: reading it must not be what slows the others down."""
     outcome = Outcome(time.monotonic())
     body = {"model": target.model, "prompt": prompt, "max_tokens": new_tokens, "ignore_eos": True}
-    headers = {"authorization": f"Bearer {target.flood_key}"}
+    headers = {"authorization": f"Bearer {target.keys[-1]}"}
     with contextlib.suppress(httpx.TransportError):
         response = await client.post("/v1/completions", json=body, headers=headers)
         outcome.status = response.status_code
@@ -121,13 +133,15 @@ async def one_of_many(client: httpx.AsyncClient, target: Target, prompt: list[in
     return outcome
 
 
-async def quiet(client: httpx.AsyncClient, target: Target, seconds: float) -> list[Outcome]:
-    """Requests at fixed times, whatever became of those before."""
-    prefix = [FIRST_ID + IDS // 2 + place % 7 for place in range(PREFIX_TOKENS)]
+async def ordinary(client: httpx.AsyncClient, target: Target, load: Load, keys: Sequence[str]) -> list[Outcome]:
+    """Requests of these tenants at fixed times, taking turns, whatever became of those before."""
     tasks, start_s = [], time.monotonic()
-    for number, own in zip(range(int(QUIET_PER_S * seconds)), unique_prompts(OWN_TOKENS), strict=False):
-        await asyncio.sleep(max(0.0, start_s + number / QUIET_PER_S - time.monotonic()))
-        tasks.append(asyncio.create_task(one(client, target, prefix + own, NEW_TOKENS)))
+    per_s = load.per_s * len(keys)
+    for number, own in zip(range(int(per_s * load.seconds)), unique_prompts(OWN_TOKENS), strict=False):
+        await asyncio.sleep(max(0.0, start_s + number / per_s - time.monotonic()))
+        tenant = number % len(keys)
+        prefix = [FIRST_ID + IDS // 2 + (place + tenant) % 7 for place in range(PREFIX_TOKENS)]
+        tasks.append(asyncio.create_task(one(client, target, keys[tenant], prefix + own)))
     return await asyncio.gather(*tasks)
 
 
@@ -153,25 +167,31 @@ async def flooding(client: httpx.AsyncClient, target: Target, flood: Flood) -> A
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def measure(target: Target, seconds: float) -> None:
+async def measure(target: Target, load: Load) -> None:
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=target.base_url, timeout=120, limits=limits) as client:
-        await quiet(client, target, 3.0)  # its prefix is cached, and rates are known
-        alone = seen(await quiet(client, target, seconds))
+        await ordinary(client, target, replace(load, seconds=4.0), target.keys)  # prefixes are cached, and rates known
+        alone = seen(await ordinary(client, target, load, target.others[:1]))
+        usual = seen(_of_others(target, await ordinary(client, target, load, target.keys)))
         print(f"{'':10}  TTFT p95          E2E p95           cached  refused   flood: served/s  tokens/s  refused")
-        report("alone", alone, alone, "")
+        report("alone", alone, usual, "")
+        report("ordinary", usual, usual, "")
         for flood in FLOODS:
             async with flooding(client, target, flood) as outcomes:
                 await asyncio.sleep(SETTLE_S)
                 before, start_s = len(outcomes), time.monotonic()
-                beside = seen(await quiet(client, target, seconds))
+                beside = seen(await ordinary(client, target, load, target.others))
                 spent_s = time.monotonic() - start_s
                 told = outcomes[before:]
             served = sum(outcome.served for outcome in told) / spent_s
             tokens = sum(outcome.tokens for outcome in told) / spent_s
             refused = sum(outcome.status in (429, 503) for outcome in told)
-            report(flood.name, beside, alone, f"{served:15.1f}{tokens:10.0f}{refused:9}")
+            report(flood.name, beside, usual, f"{served:15.1f}{tokens:10.0f}{refused:9}")
             await asyncio.sleep(SETTLE_S)
+
+
+def _of_others(target: Target, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    return [outcome for number, outcome in enumerate(outcomes) if (number + 1) % len(target.keys)]
 
 
 def seen(outcomes: Sequence[Outcome]) -> Seen:
@@ -185,8 +205,8 @@ def seen(outcomes: Sequence[Outcome]) -> Seen:
     )
 
 
-def report(name: str, beside: Seen, alone: Seen, flood: str) -> None:
-    first, whole = beside.ttft_p95_s / alone.ttft_p95_s, beside.e2e_p95_s / alone.e2e_p95_s
+def report(name: str, beside: Seen, usual: Seen, flood: str) -> None:
+    first, whole = beside.ttft_p95_s / usual.ttft_p95_s, beside.e2e_p95_s / usual.e2e_p95_s
     kept = "" if max(first, whole) <= LIMIT and not beside.refused else f"  over {LIMIT}"
     print(
         f"{name:10}{1000 * beside.ttft_p95_s:8.0f} ms {first:5.2f} x{1000 * beside.e2e_p95_s:8.0f} ms {whole:5.2f} x"
@@ -213,27 +233,28 @@ def _p95(values: list[float]) -> float:
 async def fake_stack() -> AsyncIterator[Target]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "keys.json"
-        (quiet_key, _), (flood_key, _) = api_keys.add(path, "quiet"), api_keys.add(path, "flood")
+        keys = tuple(api_keys.add(path, f"tenant-{number}")[0] for number in range(TENANTS))
         # However slow steps are, a chunk of a prompt is not what makes them so.
         scheduler: dict[str, object] = {"max_running": MAX_RUNNING, "chunk_target_ms": 1000, "itl_target_ms": 1000}
         async with pipeline(Path(folder), scheduler=scheduler, gateway={"keys_path": path}) as running:
             running.start_worker(step_s=STEP_S, blocks=BLOCKS)
             await running.ready()
-            yield Target(running.base_url, MODEL, quiet_key, flood_key)
+            yield Target(running.base_url, MODEL, keys)
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base-url", default="", help="of a stack that runs, without /v1; default: a fake engine")
     parser.add_argument("--model", default=MODEL)
-    parser.add_argument("--seconds", type=float, default=15.0, help="of each of the four phases")
+    parser.add_argument("--seconds", type=float, default=15.0, help="of each of the five phases")
+    parser.add_argument("--per-s", type=float, default=PER_S, help="requests of each tenant on an ordinary day")
     given = parser.parse_args()
+    load = Load(given.per_s, given.seconds)
     if given.base_url:
-        keys = os.environ["HR_BENCH_QUIET_KEY"], os.environ["HR_BENCH_FLOOD_KEY"]
-        await measure(Target(given.base_url, given.model, *keys), given.seconds)
+        await measure(Target(given.base_url, given.model, tuple(os.environ["HR_BENCH_KEYS"].split(","))), load)
         return
     async with fake_stack() as target:
-        await measure(target, given.seconds)
+        await measure(target, load)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,14 @@ app = typer.Typer(
 )
 app.add_typer(keys)
 
+ModelsOption = Annotated[
+    list[str] | None,
+    typer.Option(help="A directory, a .gguf file, a Hugging Face id, or smollm2 (the default); may be repeated."),
+]
+NamesOption = Annotated[
+    list[str] | None,
+    typer.Option(help="What the first --model is called, then the next; after a comma further names for it."),
+]
 KernelsOption = Annotated[
     str, typer.Option(help="auto, native, torch, or a level: avx512bf16, avx512, avx2, portable.")
 ]
@@ -45,9 +53,8 @@ def logs(context: typer.Context) -> None:
 
 @app.command()
 def up(
-    model: Annotated[
-        str, typer.Option(help="A directory, a .gguf file, a Hugging Face id, or the name smollm2.")
-    ] = "smollm2",
+    model: ModelsOption = None,
+    served_model_name: NamesOption = None,
     host: Annotated[str, typer.Option(help="Beyond loopback it needs HR_GATEWAY_API_KEY.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free port.")] = 8000,
     dtype: Annotated[str, typer.Option(help="bfloat16, float32, int8, or int8w: integer weights alone.")] = "bfloat16",
@@ -92,7 +99,7 @@ def up(
             api_key=api_key,
             overrides=parse_overrides(settings or ()),
         )
-        raise typer.Exit(run_up(model, options, detach=detach))
+        raise typer.Exit(run_up(model or ("smollm2",), served_model_name or (), options, detach=detach))
 
 
 @app.command()

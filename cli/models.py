@@ -9,7 +9,7 @@ from typing import Final
 from libs.contracts.errors import ConfigError
 
 DEFAULT_NAME: Final = "smollm2"
-HUB_ID: Final = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_ID: Final = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")  # and a branch, tag or commit
 HUB_FILES: Final = ("*.json", "*.safetensors", "*.jinja")
 
 Progress = Callable[[int, int], None]  # done, of how many
@@ -32,11 +32,17 @@ def resolve_model(model: str, cache: Path, progress: Progress) -> Path:
         return _default_model(cache, progress)
     if path.suffix.lower() == ".gguf":
         return _converted(path, cache, progress)
-    if HUB_ID.fullmatch(model):
-        return _from_hub(model)
+    if found := HUB_ID.fullmatch(model):
+        return _from_hub(found[1], found[2])
     raise ConfigError(
         f"no model {model!r}; --model takes a directory, a .gguf file, a Hugging Face id, or {DEFAULT_NAME}"
     )
+
+
+def served_name(model: str, model_dir: Path) -> str:
+    """What a model is called unless told otherwise: its id on the Hub, or its directory's name."""
+    found = None if Path(model).expanduser().is_dir() else HUB_ID.fullmatch(model)
+    return found[1] if found else model_dir.name
 
 
 def _default_model(cache: Path, progress: Progress) -> Path:
@@ -66,14 +72,15 @@ def _converted(gguf: Path, cache: Path, progress: Progress) -> Path:
         raise ConfigError(f"cannot convert {gguf}: {error}") from error
 
 
-def _from_hub(model: str) -> Path:
+def _from_hub(model: str, revision: str | None) -> Path:
+    """The snapshot in the Hub's own cache: configuration, tokenizer and safetensors, neither code nor pickles."""
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError
     except ImportError as error:
         raise ConfigError(f"{model} must be downloaded, which takes: pip install huggingface_hub") from error
     try:
-        return Path(snapshot_download(model, allow_patterns=list(HUB_FILES)))
+        return Path(snapshot_download(model, revision=revision, allow_patterns=list(HUB_FILES)))
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError(f"cannot download {model} ({reason}); offline, give a directory or a .gguf file") from error

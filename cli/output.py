@@ -56,11 +56,12 @@ def _plain_progress() -> Report:
 def banner(state: "State") -> str:
     """How to talk to the stack that has just come up. What it prints can be pasted as it is."""
     url, model = state.base_url, state.model
+    models = ", ".join((model, *state.other_models))
     header = f"-H 'Content-Type: application/json'{AUTHORIZATION if state.needs_key else ''}"
     key = f'os.environ["{KEY_VARIABLE}"]' if state.needs_key else '"none"'
     grpc = f"gRPC: {state.grpc_address} (headrace.v1.Inference)\n" if state.grpc_address else ""
     return f"""\
-Headrace serves {model} at {url}
+Headrace serves {models} at {url}
 {grpc}KV cache: {capacity(state.kv_blocks, state.block_tokens, state.pool_bytes)}
 
   curl {url}/chat/completions {header} \\
@@ -94,10 +95,11 @@ def status_table(status: "StackStatus") -> str:
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
     ]
     blocks, problems = status.blocks, status.problems
+    models = ", ".join((status.model, *status.other_models))
     audit = [] if problems is None else ["", *(problems or ["audit: all is as it must be"])]
     return "\n".join(
         [
-            f"{status.model} at {status.base_url} ({status.phase})",
+            f"{models} at {status.base_url} ({status.phase})",
             "",
             *lines,
             "",

@@ -4,15 +4,17 @@ import asyncio
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
-from cli.models import cache_root, resolve_model
+from cli.models import cache_root, resolve_model, served_name
 from cli.output import banner, progress
 from deploy.local.child import log_tail
-from deploy.local.options import UpOptions, check_options
+from deploy.local.options import NamedModel, UpOptions, check_options
 from deploy.local.run_dir import RunDir, State
 from deploy.local.supervisor import supervise
 from libs.contracts.errors import ConfigError, HeadraceError
@@ -23,14 +25,32 @@ SHOWN_LOG_LINES: Final = 6
 DETACH_FLAG: Final = "--detach"
 
 
-def run_up(model: str, options: UpOptions, *, detach: bool) -> int:
-    """Bring a stack up and, unless detached, keep it until a signal. Returns the exit code; raises HeadraceError."""
+def run_up(models: Sequence[str], names: Sequence[str], options: UpOptions, *, detach: bool) -> int:
+    """Bring a stack up and, unless detached, keep it until a signal. Returns the exit code; raises HeadraceError.
+
+    Args:
+        models: as --model has them; the first is what clients are shown.
+        names: what they are served under, "name" or "name,alias,…"; for models without one see `served_name`.
+    """
     check_options(options)
     with ExitStack() as bars:
         report = bars.enter_context(progress())
-        model_dir = resolve_model(model, cache_root(), lambda done, total: report("converting tensors", done, total))
-        packed_dir = cache_root() / "packed"
-        options = replace(options, model_dir=model_dir, model=model_dir.name, packed_dir=packed_dir)
+
+        def convert(done: int, total: int) -> None:
+            report("converting tensors", done, total)
+
+        model_dirs = [resolve_model(model, cache_root(), convert) for model in models]
+        defaults = [served_name(model, model_dir) for model, model_dir in zip(models, model_dirs, strict=True)]
+        first, *others = named_models(model_dirs, defaults, names)
+        options = replace(
+            options,
+            model_dir=first.model_dir,
+            model=first.name,
+            aliases=first.aliases,
+            more_models=tuple(others),
+            packed_dir=cache_root() / "packed",
+        )
+        check_options(options)
         ready: list[State] = []
 
         def on_ready(state: State) -> None:
@@ -44,6 +64,22 @@ def run_up(model: str, options: UpOptions, *, detach: bool) -> int:
         else:
             asyncio.run(supervise(options, report, on_ready))
     return 0 if ready else EXIT_INTERRUPTED
+
+
+def named_models(model_dirs: Sequence[Path], defaults: Sequence[str], names: Sequence[str]) -> list[NamedModel]:
+    """Each directory with its names, or its default one.
+
+    Raises: ConfigError for more names than models, and for an empty one.
+    """
+    if len(names) > len(model_dirs):
+        raise ConfigError(f"--served-model-name {names[len(model_dirs)]!r} is one more than there are models")
+    named = []
+    for model_dir, default, text in zip_longest(model_dirs, defaults, names):
+        name, *aliases = [default] if text is None else [part.strip() for part in text.split(",")]
+        if not all((name, *aliases)):
+            raise ConfigError(f"--served-model-name {text!r} has an empty name")
+        named.append(NamedModel(name, model_dir, tuple(aliases)))
+    return named
 
 
 def _run_behind(run_dir: RunDir) -> State:

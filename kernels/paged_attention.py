@@ -1,10 +1,11 @@
-"""Causal attention of each row's new tokens over its KV blocks, in pieces at absolute positions.
+"""Causal attention of each row's new tokens over its KV blocks, or a window of them, in pieces at absolute positions.
 
 Axes: M tokens, R rows, Q query heads, H kv heads, G = Q / H, D head dim, B blocks of a table, T tokens of a block,
 W tokens of a row in this step, E = G · W queries sharing a head's keys, S positions gathered for a piece.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +13,15 @@ import torch
 
 from kernels.segments import PIECE_TOKENS
 
+LOWEST: Final = torch.finfo(torch.float32).min
 IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What one piece of a group reads. Rows and tokens that see nothing in it are not among the first and last."""
+    """What one piece of a group reads. Rows and tokens that do not reach it yet are not among the first and last;
+    those whose window lies beyond it are, and see nothing.
+    """
 
     rows: int  # the first rows of the group reach into this piece
     first_token: int  # of each row's new tokens, the first that sees this piece
@@ -43,7 +47,11 @@ class AttentionPlan:
 
 
 def plan_attention(
-    row_starts: torch.Tensor, bases_R: torch.Tensor, block_tables_RB: torch.Tensor, kv_NLCHTD: torch.Tensor
+    row_starts: torch.Tensor,
+    bases_R: torch.Tensor,
+    block_tables_RB: torch.Tensor,
+    kv_NLCHTD: torch.Tensor,
+    window: int = 0,
 ) -> AttentionPlan:
     """Prepare `paged_attention` for a step over R rows.
 
@@ -52,6 +60,7 @@ def plan_attention(
         bases_R: [R] int64 on CPU: absolute position of each row's first token.
         block_tables_RB: [R, B] int64 on CPU, each in [0, N); padding is any valid block.
         kv_NLCHTD: the pool the step will use; only its shape is read.
+        window: a token sees so many positions, itself included; 0: all up to its own.
     """
     starts, bases, tables = row_starts.numpy(), bases_R.numpy(), block_tables_RB.numpy()
     counts = np.diff(starts)
@@ -59,24 +68,29 @@ def plan_attention(
     single = np.flatnonzero(counts == 1)
     if single.size:
         order = single[np.argsort(-bases[single], kind="stable")]
-        groups.append(_plan_group(starts[order], 1, bases[order], tables[order], kv_NLCHTD.shape))
+        groups.append(_plan_group(starts[order], 1, bases[order], tables[order], kv_NLCHTD.shape, window))
     for row in np.flatnonzero(counts > 1):
         rows = slice(row, row + 1)
-        groups.append(_plan_group(starts[rows], int(counts[row]), bases[rows], tables[rows], kv_NLCHTD.shape))
+        groups.append(_plan_group(starts[rows], int(counts[row]), bases[rows], tables[rows], kv_NLCHTD.shape, window))
     return AttentionPlan(tuple(groups))
 
 
-def _plan_group(starts_R: IntArray, width: int, bases_R: IntArray, tables_RB: IntArray, shape: torch.Size) -> _Group:
+def _plan_group(
+    starts_R: IntArray, width: int, bases_R: IntArray, tables_RB: IntArray, shape: torch.Size, window: int
+) -> _Group:
     tokens_RW = starts_R[:, None] + np.arange(width)
     lengths_R = bases_R + width
     pieces = []
-    for start in range(0, int(lengths_R[0]), PIECE_TOKENS):
+    first_seen = max(0, int(bases_R.min()) + 1 - window) if window else 0
+    for start in range(first_seen // PIECE_TOKENS * PIECE_TOKENS, int(lengths_R[0]), PIECE_TOKENS):
         rows = int(np.searchsorted(-lengths_R, -start))  # lengths descend: those above start come first
-        pieces.append(_plan_piece(start, lengths_R[:rows], width, tables_RB[:rows], shape))
+        pieces.append(_plan_piece(start, lengths_R[:rows], width, tables_RB[:rows], shape, window))
     return _Group(torch.from_numpy(tokens_RW.reshape(-1)), (len(starts_R), width), tuple(pieces))
 
 
-def _plan_piece(start: int, lengths_R: IntArray, width: int, tables_RB: IntArray, shape: torch.Size) -> _Piece:
+def _plan_piece(
+    start: int, lengths_R: IntArray, width: int, tables_RB: IntArray, shape: torch.Size, window: int
+) -> _Piece:
     _, L, C, H, T, _ = shape
     stop = min(start + PIECE_TOKENS, int(lengths_R[0]))
     blocks_RB = tables_RB[:, start // T : -(-stop // T)]
@@ -87,8 +101,10 @@ def _plan_piece(start: int, lengths_R: IntArray, width: int, tables_RB: IntArray
     )
     positions_S = start + np.arange(blocks_RB.shape[1] * T)
     first_token = max(0, start + width - int(lengths_R[0]))
-    seen_RW = lengths_R[:, None] - width + 1 + np.arange(first_token, width)  # positions each token may see
-    hidden_RWS = positions_S >= seen_RW[:, :, None]
+    end_RW = lengths_R[:, None] - width + 1 + np.arange(first_token, width)  # each token sees positions before it
+    hidden_RWS = positions_S >= end_RW[:, :, None]
+    if window:
+        hidden_RWS |= positions_S < end_RW[:, :, None] - window
     row, slot = np.nonzero(positions_S >= lengths_R[:, None])
     unwritten = (row[:, None] * H + np.arange(H)) * len(positions_S) + slot[:, None]
     return _Piece(
@@ -107,7 +123,7 @@ def paged_attention(
 
     KV is cut at absolute positions 0, 256, 512, …; each piece is computed about its own maximum and merged from left
     to right, and the division comes once, at the end: a decode step and chunks of any length see the same pieces. A
-    token that sees nothing in a piece skips its merge. Unwritten slots may hold anything, NaN too.
+    piece in which a token sees nothing leaves its sums as they are. Unwritten slots may hold anything, NaN too.
 
     Args:
         q_MQD: [M, Q, D] float32, any strides; query head q reads kv head q // G. Rounded here with a bfloat16 pool.
@@ -137,7 +153,7 @@ def paged_attention(
 def _attend_group(
     q_RHGWD: torch.Tensor, tiles_XE: torch.Tensor, pieces: tuple[_Piece, ...], scale: float
 ) -> torch.Tensor:
-    top_RHGW, sum_RHGW, o_RHGWD = _attend_piece(q_RHGWD, tiles_XE, pieces[0], scale)  # every token sees position 0
+    top_RHGW, sum_RHGW, o_RHGWD = _attend_piece(q_RHGWD, tiles_XE, pieces[0], scale)  # every token reaches it
     for piece in pieces[1:]:
         at = (slice(piece.rows), slice(None), slice(None), slice(piece.first_token, None))
         piece_top, piece_sum, piece_o = _attend_piece(q_RHGWD[at], tiles_XE, piece, scale)
@@ -160,7 +176,7 @@ def _attend_piece(
     if piece.hidden_RWS is not None:
         scores_RHGWS.masked_fill_(piece.hidden_RWS[:, None, None], -torch.inf)
     v_RHSD.view(-1, D).index_fill_(0, piece.unwritten, 0.0)  # 0 × stale NaN is NaN
-    top_RHGW = scores_RHGWS.amax(dim=-1)
+    top_RHGW = scores_RHGWS.amax(dim=-1).clamp_(min=LOWEST)  # where nothing is seen: −∞ − −∞ would be NaN
     p_RHGWS = scores_RHGWS.sub_(top_RHGW[..., None]).exp_()
     sum_RHGW = p_RHGWS.sum(dim=-1)
     if tiles_XE.dtype == torch.bfloat16:

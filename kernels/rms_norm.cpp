@@ -29,6 +29,10 @@ void normalise(const float* x, const float* weight, float eps, int width, Elemen
 
 }  // namespace
 
+void rms_norm_row(const float* x, const float* weight, float eps, int width, float* out) {
+  normalise(x, weight, eps, width, out);
+}
+
 int64_t rms_norm_tiles(const RmsNormArgs& args) { return (args.tokens + TILE_TOKENS - 1) / TILE_TOKENS; }
 
 void rms_norm_tile(const RmsNormArgs& args, int64_t tile) {

@@ -5,12 +5,12 @@ Axes: M tokens, H heads (any number), D head dim, P positions, F = D / 2 frequen
 
 import torch
 
-from kernels.angles import angle_tables
+from kernels.angles import angle_tables, plain_frequencies
 
 
 def rope_tables(head_dim: int, theta: float, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin [P, F] of `angle_tables`, as tensors."""
-    cos_PF, sin_PF = angle_tables(head_dim, theta, positions)
+    """cos and sin [P, F] of `angle_tables` for plain frequencies, as tensors."""
+    cos_PF, sin_PF = angle_tables(plain_frequencies(head_dim, theta), positions)
     return torch.from_numpy(cos_PF), torch.from_numpy(sin_PF)
 
 
@@ -19,7 +19,7 @@ def rope(x_MHD: torch.Tensor, cos_MF: torch.Tensor, sin_MF: torch.Tensor) -> Non
 
     Args:
         x_MHD: [M, H, D] float32, any strides with contiguous D; changed in place.
-        cos_MF, sin_MF: [M, D / 2] float32, the rows of `rope_tables` at the tokens' positions.
+        cos_MF, sin_MF: [M, D / 2] float32, the rows of angle tables at the tokens' positions.
 
     Source: Su et al. 2021, arXiv:2104.09864, in the half-split order of the Llama checkpoints.
     """

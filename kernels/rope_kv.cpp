@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "native/kv_tile.h"
+#include "native/rms_norm.h"
 
 namespace hr {
 namespace {
@@ -44,10 +45,16 @@ void place_token(const RopeKvArgs& args, int64_t token) {
   const float* cos = args.cos + int64_t{args.positions[token]} * (D / 2);
   const float* sin = args.sin + int64_t{args.positions[token]} * (D / 2);
   Element* q = static_cast<Element*>(args.q) + token * Q * D;
-  for (int head = 0; head < Q; ++head) rotate(x + head * D, cos, sin, D, q + head * D);
+  float normed[MAX_HEAD_DIM];
+  const auto head_of = [&](int head, const float* norm) {
+    if (!norm) return x + head * D;
+    rms_norm_row(x + head * D, norm, args.rms_eps, D, normed);
+    return static_cast<const float*>(normed);
+  };
+  for (int head = 0; head < Q; ++head) rotate(head_of(head, args.q_norm), cos, sin, D, q + head * D);
   for (int head = 0; head < H; ++head) {
     Element key[MAX_HEAD_DIM], value[MAX_HEAD_DIM];
-    rotate(x + (Q + head) * D, cos, sin, D, key);
+    rotate(head_of(Q + head, args.k_norm), cos, sin, D, key);
     for (int d = 0; d < D; d += LANES) store_as(value + d, load(x + (Q + H + head) * D + d), LANES);
     write_slot<Class>(args, token, head, key, value);
   }

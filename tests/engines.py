@@ -34,6 +34,7 @@ def opened(
     block_tokens: int = 16,
     threads: int = 1,
     packed_dir: Path | None = None,
+    wanted_tokens: int = 0,
 ) -> OpenEngine:
     """An engine over a pool of its own."""
     spec = EngineSpec(
@@ -44,4 +45,4 @@ def opened(
         block_tokens=block_tokens,
         packed_dir=packed_dir,
     )
-    return open_engine(spec, load_model_config(model_dir), Private(blocks), lambda done, total: None)
+    return open_engine(spec, load_model_config(model_dir, wanted_tokens), Private(blocks), lambda done, total: None)

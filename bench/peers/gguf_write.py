@@ -59,7 +59,7 @@ def _add_numbers(writer: GGUFWriter, model: ModelConfig, name: str) -> None:
     writer.add_key_length(model.head_dim)
     writer.add_value_length(model.head_dim)
     writer.add_rope_dimension_count(model.head_dim)
-    writer.add_rope_freq_base(model.rope_theta)
+    writer.add_rope_freq_base(model.rope.theta)
     writer.add_layer_norm_rms_eps(model.rms_eps)
 
 

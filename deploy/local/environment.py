@@ -1,14 +1,13 @@
 """The environment of each service's process: its settings and nothing else. Pure."""
 
+import json
 import os
 from typing import Final
 
 from deploy.local.run_dir import RunDir
-from deploy.local.stack import Stack
+from deploy.local.stack import Cell, Stack
 from libs.engine.kernel_choice import TORCH
 
-HOST_AGENT: Final = "local"
-CELL: Final = "c0"
 WORKERS: Final = ("prefill_worker", "decode_worker")
 SPIN_COUNT: Final = 10_000  # a third of a millisecond: over the gaps inside a step, not between steps; ADR 0004
 DRAIN_S: Final = 1.5  # leaves the supervisor room to stop everything within 5 s
@@ -23,7 +22,7 @@ def service_environ(stack: Stack, service: str, index: int, incarnation: str) ->
         "drain_s": str(DRAIN_S),
         "failpoints_file": stack.options.failpoints_file,
         "trace_dir": str(RunDir(stack.options.run_dir).trace_dir(f"{service}-{index}")),
-        **_own_settings(stack, service),
+        **_own_settings(stack, stack.cell_of(service, index), service),
         **stack.options.overrides.get(service, {}),
     }
     threads = _engine_threads(stack, service)
@@ -46,8 +45,8 @@ def _openmp(threads: int) -> dict[str, str]:
 
 
 def _engine_threads(stack: Stack, service: str) -> int:
-    """The cores, shared by the workers that compute at the same time: those of a role, where every prompt is handed
-    over those of both. More threads than cores would wait for each other in every operation.
+    """A cell's cores, shared by the workers that compute at the same time: those of a role, where every prompt is
+    handed over those of both. More threads than cores would wait for each other in every operation.
     """
     if service not in WORKERS:
         return 1
@@ -55,35 +54,57 @@ def _engine_threads(stack: Stack, service: str) -> int:
     return max(1, stack.cores // sum(map(stack.options.count, busy)))
 
 
-def _own_settings(stack: Stack, service: str) -> dict[str, str]:
+def _own_settings(stack: Stack, cell: Cell, service: str) -> dict[str, str]:
     options = stack.options
-    common = {"model": options.model}
+    common = {"model": cell.model.name}
     if service == "scheduler":
         return (
             common
             | _index(stack, service)
             | {
-                "cell": CELL,
+                "cell": cell.name,
                 "link_token": stack.credentials.link_token,
                 "role": stack.role,
             }
         )
-    common |= {"model_dir": str(options.model_dir), "max_model_len": str(stack.max_model_len)}
+    common |= {"model_dir": str(cell.model.model_dir), "max_model_len": str(cell.max_model_len)}
     if service == "tokenizer":
         return common | _index(stack, service) | {"hash_key": stack.credentials.hash_key}
     if service == "gateway":
-        return common | {"host": options.host, "port": str(stack.gateway_port), "api_key": options.api_key}
+        return (
+            common
+            | _further_models(stack)
+            | {
+                "host": options.host,
+                "port": str(stack.gateway_port),
+                "api_key": options.api_key,
+            }
+        )
     return common | {
-        "cell": CELL,
-        "host": HOST_AGENT,
+        "cell": cell.name,
+        "host": cell.host,
         "link_token": stack.credentials.link_token,
         "dtype": options.dtype,
         "block_tokens": str(options.block_tokens),
-        "pool": f"fd:{stack.pool_fd}",
-        "host_pool": "" if stack.tier_fd is None else f"fd:{stack.tier_fd}",
+        "pool": f"fd:{cell.pool_fd}",
+        "host_pool": "" if cell.tier_fd is None else f"fd:{cell.tier_fd}",
         "kernels": stack.kernels,
         "packed_dir": str(options.packed_dir or ""),
     }
+
+
+def _further_models(stack: Stack) -> dict[str, str]:
+    """What the gateway serves beside the first model, and under which other names that one."""
+    more = [
+        {
+            "model": cell.model.name,
+            "model_dir": str(cell.model.model_dir),
+            "max_model_len": cell.max_model_len,
+            "aliases": cell.model.aliases,
+        }
+        for cell in stack.other_cells
+    ]
+    return {"aliases": ",".join(stack.cell.model.aliases), "more_models": json.dumps(more)}
 
 
 def _index(stack: Stack, service: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from libs.contracts.errors import ConfigError
+from libs.contracts.flow import subject_token
 from libs.contracts.kv_layout import BLOCK_TOKENS
 
 SECRET_ENDINGS: Final = ("_key", "_password", "_token")
@@ -19,6 +20,15 @@ DTYPES: Final = ("bfloat16", "float32", "int8", "int8w")
 Overrides = Mapping[str, Mapping[str, str]]
 
 
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model directory, the name that it is served under, and further names for it."""
+
+    name: str
+    model_dir: Path
+    aliases: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpOptions:
     """One stack. `kv_blocks` and `max_model_len` are 0 where the supervisor chooses."""
@@ -26,6 +36,10 @@ class UpOptions:
     run_dir: Path
     model_dir: Path = Path()
     model: str = ""  # the name it is served under
+    aliases: tuple[str, ...] = ()  # and further names for it
+    more_models: tuple[
+        NamedModel, ...
+    ] = ()  # each in a cell of its own, with as many processes and blocks as the first
     host: str = "127.0.0.1"
     port: int = 8000  # 0: any free one
     dtype: str = "bfloat16"
@@ -46,6 +60,11 @@ class UpOptions:
     worker_package: str = "services"  # where `python -m` finds the workers; tests put a fake engine there
     failpoints_file: str = ""  # of every process, the supervisor included; for tests
     longest_backoff_s: float = 5.0  # before a program is started again; tests kill more often than accidents do
+
+    @property
+    def models(self) -> tuple[NamedModel, ...]:
+        """All that are served, the first one first."""
+        return (NamedModel(self.model, self.model_dir, self.aliases), *self.more_models)
 
     @property
     def needs_key(self) -> bool:
@@ -100,8 +119,13 @@ def check_options(options: UpOptions) -> None:
     ):
         if value not in allowed:
             raise ConfigError(f"{name} is one of {', '.join(map(str, allowed))}, not {value}")
+    names = [subject_token(name) for model in options.models for name in (model.name, *model.aliases)]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ConfigError(f"two models are called {', '.join(sorted(twice))}: give each a --served-model-name")
     if options.role == "disaggregated" and not options.prefill:
         raise ConfigError("--role disaggregated needs a prefill worker: --prefill 1 or more")
+    if options.host_tier is not None and options.more_models:
+        raise ConfigError("--host-tier names one file, and each model needs a tier of its own: leave it in memory")
     if options.host_tier is not None and not options.host_blocks:
         raise ConfigError("--host-tier names the file of a tier without blocks: give --host-blocks")
     if not options.needs_key and not is_loopback(options.host):

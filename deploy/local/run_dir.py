@@ -45,6 +45,7 @@ class State(msgspec.Struct, frozen=True):
     nats_url: str
     nats_password: str
     children: tuple[Running, ...]
+    other_models: tuple[str, ...] = ()  # served beside `model`
     grpc_address: str = ""  # of headrace.v1.Inference; empty where no port is set
 
     @property

@@ -7,10 +7,11 @@ from typing import Final
 
 from deploy.local import capacity
 from deploy.local.network import free_port, usable_port
-from deploy.local.options import SERVICES, UpOptions
+from deploy.local.options import SERVICES, NamedModel, UpOptions
 from deploy.local.run_dir import RunDir
 from libs.contracts.kv_layout import KvLayout, kv_dtype_of
 from libs.engine.kernel_choice import check_dtype, settle_kernels, tile_tag
+from libs.engine.model_config import ModelConfig, load_model_config
 from libs.runtime.pool_file import create_pool, create_pool_at
 
 SUPERVISOR: Final = "supervisor"
@@ -38,8 +39,38 @@ class Credentials:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What serves one model: the memory of its KV pool and of its host tier, and its place among the stack's cells."""
+
+    model: NamedModel
+    layout: KvLayout
+    blocks: int
+    pool_fd: int
+    max_model_len: int
+    tier_fd: int | None = None  # the host tier; None: there is none
+    number: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"c{self.number}"
+
+    @property
+    def host(self) -> str:
+        """The host agent that may end its workers, and no others."""
+        return f"local-{self.number}" if self.number else "local"
+
+    @property
+    def pool_fds(self) -> tuple[int, ...]:
+        return (self.pool_fd,) if self.tier_fd is None else (self.pool_fd, self.tier_fd)
+
+    @property
+    def pool_bytes(self) -> int:
+        return self.layout.pool_bytes(self.blocks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """The settled values. Whoever makes one closes `pool_fds`: the memory of its KV pool, and of its host tier."""
+    """The settled values. Whoever makes one closes `pool_fds`: the memory of its cells."""
 
     options: UpOptions
     credentials: Credentials
@@ -47,16 +78,21 @@ class Stack:
     index_url: str
     gateway_port: int
     kernels: str  # settled: "native:<level>" or "torch"
-    layout: KvLayout
-    blocks: int
-    pool_fd: int
-    max_model_len: int
-    cores: int
-    tier_fd: int | None = None  # the host tier; None: there is none
+    cores: int  # for each cell
+    cell: Cell  # of the first model
+    other_cells: tuple[Cell, ...] = ()  # one for each further model
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        return (self.cell, *self.other_cells)
+
+    def cell_of(self, service: str, index: int) -> Cell:
+        """Whose the process is: those of the first cell come first. The one gateway counts as the first cell's."""
+        return self.cells[index // max(1, self.options.count(service))]
 
     @property
     def pool_fds(self) -> tuple[int, ...]:
-        return (self.pool_fd,) if self.tier_fd is None else (self.pool_fd, self.tier_fd)
+        return tuple(fd for cell in self.cells for fd in cell.pool_fds)
 
     @property
     def nats_url(self) -> str:
@@ -85,17 +121,14 @@ class Stack:
 
 
 def settle(options: UpOptions, run_dir: RunDir) -> Stack:
-    """Check the options against model and machine, and take the memory. Raises ConfigError for what cannot work."""
-    config = capacity.read_model_config(options.model_dir)
-    kernels = settle_kernels(options.kernels)
+    """Check the options against models and machine, and take the memory. Raises ConfigError for what cannot work."""
+    models = [load_model_config(named.model_dir, options.max_model_len) for named in options.models]
+    kernels = settle_kernels(options.kernels, [model.head_dim for model in models])
     check_dtype(kernels, options.dtype)
-    kv_dtype = kv_dtype_of(options.dtype)
-    tag = tile_tag(kernels, kv_dtype)
-    layout = capacity.kv_layout(config, block_tokens=options.block_tokens, dtype=kv_dtype, tag=tag)
-    max_model_len = capacity.context_tokens(config, options.max_model_len)
-    blocks = capacity.pool_blocks(layout, options.kv_blocks, capacity.available_memory_bytes())
     gateway_port = usable_port(options.host, options.port)
-    pool_fd = create_pool(layout, blocks)
+    count, cores = len(options.models), len(os.sched_getaffinity(0))
+    share_bytes = capacity.available_memory_bytes() // count
+    first, *others = (_settle_cell(options, number, model, kernels, share_bytes) for number, model in enumerate(models))
     return Stack(
         options=options,
         credentials=Credentials.draw(),
@@ -103,11 +136,24 @@ def settle(options: UpOptions, run_dir: RunDir) -> Stack:
         index_url=f"unix://{run_dir.valkey_socket}",
         gateway_port=gateway_port,
         kernels=kernels,
+        cell=first,
+        other_cells=tuple(others),
+        cores=max(1, cores // count),
+    )
+
+
+def _settle_cell(options: UpOptions, number: int, model: ModelConfig, kernels: str, available_bytes: int) -> Cell:
+    kv_dtype = kv_dtype_of(options.dtype)
+    layout = model.kv_layout(options.block_tokens, kv_dtype, tile_tag(kernels, kv_dtype))
+    max_model_len = capacity.context_tokens(model.max_position_tokens, options.max_model_len)
+    blocks = capacity.pool_blocks(layout, options.kv_blocks, available_bytes)
+    return Cell(
+        number=number,
+        model=options.models[number],
         layout=layout,
         blocks=blocks,
-        pool_fd=pool_fd,
+        pool_fd=create_pool(layout, blocks),
         max_model_len=max_model_len,
-        cores=len(os.sched_getaffinity(0)),
         tier_fd=_tier(options, layout),
     )
 

@@ -47,6 +47,7 @@ class StackStatus(msgspec.Struct, frozen=True):
     running: int
     moved_sequences: int = 0  # of the schedulers' present terms, as the next one
     recomputed_tokens: int = 0
+    other_models: tuple[str, ...] = ()  # served beside `model`
     problems: tuple[str, ...] | None = None  # of an audit; None where none was asked for
 
     @property
@@ -99,6 +100,7 @@ def merge(state: State, answers: Mapping[int, ServiceStatus]) -> StackStatus:
         phase=state.phase,
         base_url=state.base_url,
         model=state.model,
+        other_models=state.other_models,
         pid=state.pid,
         services=services,
         blocks=blocks,

@@ -3,17 +3,17 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
 from deploy.host_agent import HostAgent
-from deploy.local.environment import CELL, HOST_AGENT, WORKERS, service_environ
+from deploy.local.environment import WORKERS, service_environ
 from deploy.local.fleet import Fleet, Life, Program
 from deploy.local.nats_server import nats_program
 from deploy.local.options import BROKERS, SERVICES, UpOptions
 from deploy.local.run_dir import Phase, RunDir, Running, State, process
-from deploy.local.stack import SUPERVISOR, Stack, settle
+from deploy.local.stack import SUPERVISOR, Cell, Stack, settle
 from deploy.local.status import gather
 from deploy.local.valkey_server import valkey_program
 from deploy.local.workers import FleetWorkers
@@ -55,8 +55,9 @@ class Supervisor:
     def __init__(self, stack: Stack, run_dir: RunDir) -> None:
         self._stack, self._run_dir = stack, run_dir
         self._fleet = Fleet(self._write_state, stack.options.longest_backoff_s, self._ended)
+        self._cell_of: dict[str, Cell] = {}  # by program
         self._phase: Phase = "starting"
-        self._agent: HostAgent | None = None  # once the broker is there
+        self._agents: dict[str, HostAgent] = {}  # by cell, once the broker is there
 
     async def run(self, stop: asyncio.Event, report: Report, on_ready: Callable[[State], None]) -> None:
         """Start everything, then keep it running until `stop`. Raises HeadraceError when it does not come up."""
@@ -79,11 +80,14 @@ class Supervisor:
         await self._start_brokers()
         password = self._stack.credentials.nats[SUPERVISOR]
         async with Bus.connect(self._stack.nats_url, service=SUPERVISOR, user=SUPERVISOR, password=password) as bus:
-            self._agent = HostAgent(bus, HOST_AGENT, FleetWorkers(self._fleet.lives, self._stack.pool_fd))
-            await self._agent.serve()
-            for service in SERVICES:
-                for index in range(self._stack.options.count(service)):
-                    self._fleet.add(self._service(service, index))
+            programs = tuple(self._services())
+            for cell in self._stack.cells:
+                names = {name for name, owner in self._cell_of.items() if owner is cell and name.startswith(WORKERS)}
+                workers = FleetWorkers(self._fleet.lives, names, cell.pool_fd)
+                agent = self._agents[cell.name] = HostAgent(bus, cell.host, workers)
+                await agent.serve()
+            for program in programs:
+                self._fleet.add(program)
             await self._await_ready(bus, report)
             self._fleet.settle()
             self._phase = "ready"
@@ -113,8 +117,16 @@ class Supervisor:
         except TimeoutError as error:
             raise Unavailable(f"not ready after {START_TIMEOUT_S:.0f} s: {not_ready}") from error
 
+    def _services(self) -> Iterator[Program]:
+        """Every cell has its own, but for the gateway, which serves all."""
+        for service in SERVICES:
+            cells = 1 if service == "gateway" else len(self._stack.cells)
+            for index in range(cells * self._stack.options.count(service)):
+                yield self._service(service, index)
+
     def _service(self, service: str, index: int) -> Program:
         name = f"{service}-{index}"
+        cell = self._cell_of[name] = self._stack.cell_of(service, index)
         package = self._stack.options.worker_package if service in WORKERS else "services"
         return Program(
             name=name,
@@ -122,12 +134,13 @@ class Supervisor:
             environ=partial(service_environ, self._stack, service, index),
             log_path=self._run_dir.log(name),
             stop_stage=GATEWAY_STAGE if service == "gateway" else SERVICES_STAGE,
-            pass_fds=self._stack.pool_fds if service in WORKERS else (),
+            pass_fds=cell.pool_fds if service in WORKERS else (),
         )
 
     def _ended(self, life: Life) -> None:
-        if self._agent is not None and life.program.name.startswith(WORKERS):
-            self._agent.ended(life.incarnation, CELL)
+        if self._agents and life.program.name.startswith(WORKERS):
+            cell = self._cell_of[life.program.name].name
+            self._agents[cell].ended(life.incarnation, cell)
 
     def _children(self) -> tuple[Running, ...]:
         lives = self._fleet.lives
@@ -144,11 +157,12 @@ class Supervisor:
             phase=self._phase,
             base_url=stack.base_url,
             grpc_address=stack.grpc_address,
-            model=stack.options.model,
+            model=stack.cell.model.name,
+            other_models=tuple(cell.model.name for cell in stack.other_cells),
             needs_key=stack.options.needs_key,
-            kv_blocks=stack.blocks,
-            block_tokens=stack.layout.block_tokens,
-            pool_bytes=stack.layout.pool_bytes(stack.blocks),
+            kv_blocks=sum(cell.blocks for cell in stack.cells),
+            block_tokens=stack.cell.layout.block_tokens,
+            pool_bytes=sum(cell.pool_bytes for cell in stack.cells),
             nats_url=stack.nats_url,
             nats_password=stack.credentials.nats[SUPERVISOR],
             children=self._children(),

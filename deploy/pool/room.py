@@ -6,16 +6,16 @@ from deploy.local import capacity
 from deploy.pool.config import Config
 from libs.contracts.kv_layout import KvLayout, kv_dtype_of
 from libs.engine.kernel_choice import check_dtype, settle_kernels, tile_tag
+from libs.engine.model_config import load_model_config
 
 
 def fitting_blocks(config: Config) -> tuple[KvLayout, int]:
     """The pool's layout and its blocks. Raises ConfigError when the settings do not fit the model or this machine."""
-    kernels = settle_kernels(config.kernels)
+    model = load_model_config(config.model_dir)
+    kernels = settle_kernels(config.kernels, (model.head_dim,))
     check_dtype(kernels, config.dtype)
     kv_dtype = kv_dtype_of(config.dtype)
-    model = capacity.read_model_config(config.model_dir)
-    tag = tile_tag(kernels, kv_dtype)
-    layout = capacity.kv_layout(model, block_tokens=config.block_tokens, dtype=kv_dtype, tag=tag)
+    layout = model.kv_layout(config.block_tokens, kv_dtype, tile_tag(kernels, kv_dtype))
     blocks = capacity.pool_blocks(layout, config.blocks, capacity.available_memory_bytes())
     if config.blocks:
         return layout, blocks

@@ -27,6 +27,9 @@ struct HrLinear {
 
 struct HrLayer {
   const float* attention_norm;  // [hidden]
+  const float* q_norm;          // [D] of every query head, before it turns, and k_norm of every key head; null: none
+  const float* k_norm;
+  int32_t is_windowed;          // 1: a token sees the last `window` positions of the model, 0: all
   HrLinear qkv;                 // N = (Q + 2H) D: queries, keys, values
   HrLinear o;                   // one segment per kv head
   const float* ffn_norm;
@@ -37,6 +40,7 @@ struct HrLayer {
 struct HrModel {
   int32_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, positions;
   int32_t dtype;            // HrDtype of all weights
+  int32_t window;           // positions that a token sees in a windowed layer, itself included
   float rms_eps, scale;     // scale of the attention scores
   const HrLinear* embedding;  // [vocab, hidden], packed; the head, too, where the two are tied
   const HrLayer* layer;       // [layers]

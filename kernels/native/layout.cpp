@@ -12,12 +12,13 @@ constexpr int32_t VALUES[] = {
     HR_SIZE(HrLinear), HR_AT(HrLinear, data), HR_AT(HrLinear, bias), HR_AT(HrLinear, cuts), HR_AT(HrLinear, segments),
     HR_AT(HrLinear, n), HR_AT(HrLinear, k), HR_AT(HrLinear, dtype),
 
-    HR_SIZE(HrLayer), HR_AT(HrLayer, attention_norm), HR_AT(HrLayer, qkv), HR_AT(HrLayer, o), HR_AT(HrLayer, ffn_norm),
+    HR_SIZE(HrLayer), HR_AT(HrLayer, attention_norm), HR_AT(HrLayer, q_norm), HR_AT(HrLayer, k_norm),
+    HR_AT(HrLayer, is_windowed), HR_AT(HrLayer, qkv), HR_AT(HrLayer, o), HR_AT(HrLayer, ffn_norm),
     HR_AT(HrLayer, gate_up), HR_AT(HrLayer, down),
 
     HR_SIZE(HrModel), HR_AT(HrModel, layers), HR_AT(HrModel, hidden), HR_AT(HrModel, heads), HR_AT(HrModel, kv_heads),
     HR_AT(HrModel, head_dim), HR_AT(HrModel, ffn), HR_AT(HrModel, vocab), HR_AT(HrModel, positions),
-    HR_AT(HrModel, dtype), HR_AT(HrModel, rms_eps), HR_AT(HrModel, scale), HR_AT(HrModel, embedding),
+    HR_AT(HrModel, dtype), HR_AT(HrModel, window), HR_AT(HrModel, rms_eps), HR_AT(HrModel, scale), HR_AT(HrModel, embedding),
     HR_AT(HrModel, layer), HR_AT(HrModel, final_norm), HR_AT(HrModel, head), HR_AT(HrModel, cos), HR_AT(HrModel, sin),
 
     HR_SIZE(HrPool), HR_AT(HrPool, kv), HR_AT(HrPool, fill_counts), HR_AT(HrPool, blocks), HR_AT(HrPool, block_tokens),

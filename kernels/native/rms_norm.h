@@ -17,6 +17,9 @@ struct RmsNormArgs {
   const HrLinear* reader;  // the int8 weight to quantise for, or null
 };
 
+// One row of [width], in float32; `out` may be `x`.
+void rms_norm_row(const float* x, const float* weight, float eps, int width, float* out);
+
 int64_t rms_norm_tiles(const RmsNormArgs&);
 void rms_norm_tile(const RmsNormArgs&, int64_t tile);
 

@@ -1,4 +1,4 @@
-// Rotate queries and keys by their positions; queries go out rounded, keys and values into the slots of their tokens.
+// Rotate queries and keys by their positions, normed first where the model does so; queries go out rounded, keys and values into the slots of their tokens.
 #pragma once
 #include <cstdint>
 
@@ -17,6 +17,9 @@ struct RopeKvArgs {
   int32_t tokens, heads, kv_heads, head_dim;
   int32_t layers, layer;
   int32_t dtype;  // HrDtype
+  const float* q_norm;  // [D] for each query head, and k_norm for each key head; null: none
+  const float* k_norm;
+  float rms_eps;
 };
 
 int64_t rope_kv_tiles(const RopeKvArgs&);

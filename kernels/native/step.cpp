@@ -45,8 +45,11 @@ class Step {
     for (HrContext::Prepared& prepared : c_.prepared) prepared.input = -1;
     place_tokens();
     place_ends();
-    plan_attention(c_.plan, in_.rows, in_.row_count, model_.heads, model_.kv_heads, model_.head_dim, 0);
-    plan_attention(c_.end_plan, c_.ends.data(), ends_.tokens, model_.heads, model_.kv_heads, model_.head_dim, 0);
+    for (int32_t windowed = 0; windowed < 2; ++windowed) {
+      if (!has_layer(windowed)) continue;
+      plan(c_.plans[windowed], in_.rows, in_.row_count, windowed);
+      plan(c_.end_plans[windowed], c_.ends.data(), ends_.tokens, windowed);
+    }
     make_room_for_drawing();
   }
 
@@ -56,13 +59,13 @@ class Step {
     c_.team.add(embedding_tiles(embedding), [embedding](int64_t tile, int) { embedding_tile(embedding, tile); });
     for (int32_t layer = 0; layer + 1 < model_.layers; ++layer) {
       add_keys(layer);
-      add_attention(layer, all_, in_.rows, c_.plan, q_);
+      add_attention(layer, all_, in_.rows, c_.plans, q_);
       add_feed_forward(layer, all_);
     }
     const int32_t last = model_.layers - 1;
     add_keys(last);
     add_ends();
-    add_attention(last, ends_, c_.ends.data(), c_.end_plan, end_q_);
+    add_attention(last, ends_, c_.ends.data(), c_.end_plans, end_q_);
     add_feed_forward(last, ends_);
     add_head();
     c_.team.lap(HR_OP_PREPARE);
@@ -80,6 +83,15 @@ class Step {
     int32_t tokens;
     bool is_few() const { return tokens <= FEW_TOKENS; }
   };
+
+  bool has_layer(int32_t windowed) const {
+    return std::any_of(model_.layer, model_.layer + model_.layers,
+                       [=](const HrLayer& layer) { return layer.is_windowed == windowed; });
+  }
+  int32_t window(int32_t windowed) const { return windowed ? model_.window : 0; }
+  void plan(AttentionPlan& plan, const HrRow* rows, int32_t row_count, int32_t windowed) const {
+    plan_attention(plan, rows, row_count, model_.heads, model_.kv_heads, model_.head_dim, window(windowed));
+  }
 
   // Each token's absolute position and the block of its slot.
   void place_tokens() {
@@ -262,7 +274,7 @@ class Step {
     add_normed(all_, HR_OP_QKV, 4 * index, layer.attention_norm, layer.qkv, linear_tiles(qkv), with_input(qkv));
     const RopeKvArgs rope{qkv_,         q_,           in_.pool,         positions_,       blocks_,       model_.cos, model_.sin,
                           in_.tokens,   model_.heads, model_.kv_heads,  model_.head_dim,  model_.layers, index,
-                          kv_dtype_};
+                          kv_dtype_,    layer.q_norm, layer.k_norm,     model_.rms_eps};
     c_.team.label(HR_OP_ROPE_KV);
     c_.team.add(rope_kv_tiles(rope), [rope](int64_t tile, int) { rope_kv_tile(rope, tile); });
   }
@@ -277,11 +289,12 @@ class Step {
     });
   }
 
-  // `plan` is of `rows`, whose tokens lie in `flow` and `q` as their `start` says.
-  void add_attention(int32_t index, const Flow& flow, const HrRow* rows, AttentionPlan& plan, const char* q) {
-    const AttentionArgs attention{q,            attended_,       in_.pool,        rows,          &plan,
-                                  model_.heads, model_.kv_heads, model_.head_dim, model_.layers, index,
-                                  model_.scale, 0,               kv_dtype_,       input_dtype_};
+  // `plans` are of `rows`, whose tokens lie in `flow` and `q` as their `start` says.
+  void add_attention(int32_t index, const Flow& flow, const HrRow* rows, AttentionPlan* plans, const char* q) {
+    const int32_t windowed = model_.layer[index].is_windowed;
+    const AttentionArgs attention{q,            attended_,        in_.pool,        rows,          plans + windowed,
+                                  model_.heads, model_.kv_heads,  model_.head_dim, model_.layers, index,
+                                  model_.scale, window(windowed), kv_dtype_,       input_dtype_};
     c_.team.label(HR_OP_ATTENTION);
     c_.team.add(attention_tiles(attention), [attention](int64_t tile, int) { attention_tile(attention, tile); });
     add_to_hidden(flow, HR_OP_O, 4 * index + 1, model_.layer[index].o, attended_);

@@ -22,7 +22,7 @@ struct HrContext {
 
   hr::Team team;
   std::vector<Prepared> prepared;
-  hr::AttentionPlan plan, end_plan;
+  hr::AttentionPlan plans[2], end_plans[2];  // of layers that see everything, and of windowed ones
   hr::Buffer positions, blocks, hidden, normed, qkv, q, attended, gate_up, gated, end_hidden, end_q, head_input, logits, adjusted;
   std::vector<HrRow> ends;          // the last tokens of rows that draw
   std::vector<int32_t> end_tokens;  // [ends]: which of the step's tokens each is

@@ -20,7 +20,8 @@ bool has_cuts(const HrLinear& weight) {
 }
 
 int32_t check_layer(const HrModel& model, const HrLayer& layer) {
-  if (!layer.attention_norm || !layer.ffn_norm) return ERROR_NO_MODEL;
+  if (!layer.attention_norm || !layer.ffn_norm || !layer.q_norm != !layer.k_norm) return ERROR_NO_MODEL;
+  if ((layer.is_windowed & ~1) || (layer.is_windowed && model.window < 1)) return ERROR_BAD_SHAPE;
   const int32_t width = model.heads * model.head_dim;
   const HrLinear* weights[] = {&layer.qkv, &layer.o, &layer.gate_up, &layer.down};
   const int32_t shapes[][2] = {{width + 2 * model.kv_heads * model.head_dim, model.hidden},

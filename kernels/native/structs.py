@@ -17,7 +17,8 @@ class HrLinear(ctypes.Structure):
 
 class HrLayer(ctypes.Structure):
     _fields_ = (
-        ("attention_norm", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in ("attention_norm", "q_norm", "k_norm")),
+        ("is_windowed", ctypes.c_int32),
         ("qkv", HrLinear),
         ("o", HrLinear),
         ("ffn_norm", ctypes.c_void_p),
@@ -29,7 +30,7 @@ class HrLayer(ctypes.Structure):
 class HrModel(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn")),
-        *((name, ctypes.c_int32) for name in ("vocab", "positions", "dtype")),
+        *((name, ctypes.c_int32) for name in ("vocab", "positions", "dtype", "window")),
         *((name, ctypes.c_float) for name in ("rms_eps", "scale")),
         *((name, ctypes.c_void_p) for name in ("embedding", "layer", "final_norm", "head", "cos", "sin")),
     )

@@ -104,7 +104,7 @@ def _to_wire(message: Any) -> Message:
 
 
 def _value_to_wire(value: Any, nested: type | None, many: bool) -> Any:
-    if nested is None:
+    if nested is None or value is None:
         return value
     return [_to_wire(item) for item in value] if many else _to_wire(value)
 
@@ -113,7 +113,7 @@ def _from_wire(kind: type[M], wire: Any) -> M:
     values = []
     for name, nested, many, may_lack in _plan(kind):  # type: ignore[arg-type]  # mypy: a type is hashable
         value: Any = getattr(wire, name) if not may_lack or wire.HasField(name) else None
-        if nested is not None:
+        if nested is not None and value is not None:
             value = tuple(_from_wire(nested, item) for item in value) if many else _from_wire(nested, value)
         elif many:
             value = tuple(value)

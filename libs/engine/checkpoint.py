@@ -41,13 +41,13 @@ def open_checkpoint(model_path: Path) -> Checkpoint:
         raise ConfigError(f"model {model_path}: {error}") from error
 
 
-def model_digest(model_path: Path) -> str:
+def model_digest(model_path: Path, variant: str = "") -> str:
     """32 hex digits that tell models apart without reading all of their weights.
 
     Covers config.json and of each weight file its name, size, and evenly spaced samples: the header lies in the first,
-    and fine-tuned twins with equal headers differ in the others.
+    and fine-tuned twins with equal headers differ in the others. `variant` names what else its numbers depend on.
     """
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(variant.encode())
     try:
         if model_path.suffix == ".gguf":
             files = [model_path]

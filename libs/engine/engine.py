@@ -15,7 +15,7 @@ import torch
 from libs.contracts.errors import ConfigError
 from libs.contracts.messages import SamplingParams
 from libs.engine.model import Model
-from libs.engine.model_config import load_model_config
+from libs.engine.model_config import ModelConfig
 from libs.engine.pool import TORCH_DTYPES, KvPool
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 from libs.engine.sampling import draw
@@ -38,12 +38,20 @@ class Engine:
 
     @classmethod
     def load(
-        cls, model_path: Path, pool: KvPool, *, dtype: str, threads: int, progress: Progress | None = None
+        cls,
+        model_path: Path,
+        config: ModelConfig,
+        pool: KvPool,
+        *,
+        dtype: str,
+        threads: int,
+        progress: Progress | None = None,
     ) -> Self:
         """Load a model for an attached pool and warm up: the first real step then runs at full speed.
 
         Args:
             model_path: directory in Hugging Face form, or a .gguf file.
+            config: what it holds.
             pool: its layout must be the model's, its dtype equal to `dtype`.
             dtype: "float32" or "bfloat16".
             threads: torch threads of this process, this one included.
@@ -53,7 +61,6 @@ class Engine:
         """
         if dtype not in TORCH_DTYPES:
             raise ConfigError(f"dtype must be one of {', '.join(TORCH_DTYPES)}, not {dtype!r}")
-        config = load_model_config(model_path)
         if pool.layout != config.kv_layout(pool.layout.block_tokens, dtype):
             raise ConfigError(f"the KV pool {pool.layout} does not fit model {model_path} in {dtype}")
         torch.set_num_threads(threads)
@@ -73,7 +80,7 @@ class Engine:
     @torch.inference_mode()
     def logits(self, rows: Sequence[StepRow]) -> torch.Tensor:
         """Like `step`, but returns the raw logits [R, V] float32 of each row's last token instead of drawing."""
-        batch = build_batch(rows, self.pool.kv_NLCHTD)
+        batch = build_batch(rows, self.pool.kv_NLCHTD, self.model.windows)
         x_MK = self.model.forward(batch, self.pool.kv_NLCHTD)
         logits_RV = self.model.logits(x_MK.index_select(0, batch.last_R))
         _publish(rows, _finite_rows(x_MK, batch.starts_R) & _finite(logits_RV), self.pool)
@@ -92,7 +99,7 @@ class Engine:
 
     @torch.inference_mode()
     def _step(self, rows: Sequence[StepRow], pool: KvPool) -> list[Sampled | None]:
-        batch = build_batch(rows, pool.kv_NLCHTD)
+        batch = build_batch(rows, pool.kv_NLCHTD, self.model.windows)
         x_MK = self.model.forward(batch, pool.kv_NLCHTD)
         finite_R = _finite_rows(x_MK, batch.starts_R)
         drawing = [index for index, row in enumerate(rows) if row.sample is not None and finite_R[index]]

@@ -3,7 +3,7 @@
 A stack settles it once, since the layout of its pool depends on it; every worker then checks that it can.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from kernels.native.build import NoCompiler
@@ -16,17 +16,25 @@ AUTO: Final = "auto"
 TORCH: Final = "torch"
 NATIVE: Final = "native"
 PREFIX: Final = "native:"
+HEAD_DIM_UNIT: Final = 16  # of the native kernels, as kernels/native/step_check.cpp has it
+MAX_HEAD_DIM: Final = 256
 
 
-def settle_kernels(wanted: str) -> str:
+def settle_kernels(wanted: str, head_dims: Collection[int] = ()) -> str:
     """ "native:<level>" or "torch": the best that `wanted` allows on this machine.
 
     Args:
         wanted: "auto", "native", "torch", a level, or "native:<level>".
+        head_dims: of the models that will be computed.
 
-    Raises: ConfigError when it allows nothing that this machine can do.
+    Raises: ConfigError when it allows nothing that this machine can do for these models.
     """
-    return choose(wanted, tuple(LEVELS), _problem)
+    if wanted == AUTO and not all(map(_is_native_head, head_dims)):
+        return TORCH
+    settled = choose(wanted, tuple(LEVELS), _problem)
+    for head_dim in head_dims:
+        check_head_dim(settled, head_dim)
+    return settled
 
 
 def choose(wanted: str, levels: Sequence[str], problem: Callable[[str], str]) -> str:
@@ -64,6 +72,19 @@ def check_dtype(kernels: str, dtype: str) -> None:
     """Raises ConfigError when settled kernels have no products by weights of `dtype`."""
     if kernels == TORCH and KV_DTYPES.get(dtype, dtype) != dtype:
         raise ConfigError(f"dtype {dtype} takes native kernels, and what serves here is torch")
+
+
+def check_head_dim(kernels: str, head_dim: int) -> None:
+    """Raises ConfigError when settled kernels do not take heads of this size."""
+    if level_of(kernels) and not _is_native_head(head_dim):
+        raise ConfigError(
+            f"head_dim {head_dim} takes the torch kernels: the native ones take multiples of {HEAD_DIM_UNIT} up to "
+            f"{MAX_HEAD_DIM}"
+        )
+
+
+def _is_native_head(head_dim: int) -> bool:
+    return head_dim % HEAD_DIM_UNIT == 0 and head_dim <= MAX_HEAD_DIM
 
 
 def tile_tag(kernels: str, dtype: str) -> str:

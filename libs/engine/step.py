@@ -3,7 +3,7 @@
 Axes: M tokens of the step, R rows, B blocks of a table.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,11 +25,11 @@ class StepBatch:
     offsets_M: torch.Tensor
     starts_R: npt.NDArray[np.int64]
     last_R: torch.Tensor  # index in M of each row's last token
-    attention: AttentionPlan
+    attention: Mapping[int, AttentionPlan]  # by window
 
 
-def build_batch(rows: Sequence[StepRow], kv_NLCHTD: torch.Tensor) -> StepBatch:
-    """Flatten rows for a step over a pool of this shape."""
+def build_batch(rows: Sequence[StepRow], kv_NLCHTD: torch.Tensor, windows: Collection[int] = (0,)) -> StepBatch:
+    """Flatten rows for a step over a pool of this shape, by layers of these windows; 0 sees everything."""
     block_tokens = kv_NLCHTD.shape[4]
     counts_R = np.array([len(row.token_ids) for row in rows], np.int64)
     bases_R = np.array([row.base for row in rows], np.int64)
@@ -38,6 +38,7 @@ def build_batch(rows: Sequence[StepRow], kv_NLCHTD: torch.Tensor) -> StepBatch:
     tables_RB = _pad_tables(rows, block_tokens)
     rows_M = np.repeat(np.arange(len(rows)), counts_R)
     positions_M = np.arange(starts[-1]) + (bases_R - starts[:-1])[rows_M]
+    ragged = torch.from_numpy(starts), torch.from_numpy(bases_R), torch.from_numpy(tables_RB)
     return StepBatch(
         ids_M=torch.from_numpy(np.concatenate([np.asarray(row.token_ids, np.int64) for row in rows])),
         positions_M=torch.from_numpy(positions_M),
@@ -45,9 +46,7 @@ def build_batch(rows: Sequence[StepRow], kv_NLCHTD: torch.Tensor) -> StepBatch:
         offsets_M=torch.from_numpy(positions_M % block_tokens),
         starts_R=starts[:-1],
         last_R=torch.from_numpy(starts[1:] - 1),
-        attention=plan_attention(
-            torch.from_numpy(starts), torch.from_numpy(bases_R), torch.from_numpy(tables_RB), kv_NLCHTD
-        ),
+        attention={window: plan_attention(*ragged, kv_NLCHTD, window) for window in windows},
     )
 
 

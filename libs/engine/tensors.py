@@ -1,4 +1,4 @@
-"""Knows which tensors a Llama-family model has, checks a checkpoint against it, and says which make one product.
+"""Knows which tensors a model has, checks a checkpoint against it, and says which make one product.
 
 Knows nothing of torch: both engines load through it.
 """
@@ -17,7 +17,7 @@ EMBEDDING: Final = "model.embed_tokens.weight"
 FINAL_NORM: Final = "model.norm.weight"
 HEAD: Final = "lm_head.weight"
 MAX_PROBLEMS: Final = 10
-IGNORED_SUFFIX: Final = "rotary_emb.inv_freq"  # old checkpoints carry the table that rope_theta gives
+IGNORED_SUFFIX: Final = "rotary_emb.inv_freq"  # old checkpoints carry the table that the config gives
 
 Progress = Callable[[int, int], None]  # layers done, layers in all; may raise to give up
 
@@ -37,6 +37,7 @@ class LayerTensors:
 
     attention_norm: str
     qkv: Product
+    qk_norms: tuple[str, str] | None  # of queries and keys, each [head_dim]
     o: Product
     ffn_norm: str
     gate_up: Product
@@ -66,14 +67,16 @@ def layer_tensors(config: ModelConfig, index: int) -> LayerTensors:
 
     q_inputs = config.heads * config.head_dim
     head_cuts = tuple(range(0, q_inputs + 1, q_inputs // config.kv_heads))
-    attention, mlp = config.attention_bias, config.mlp_bias
+    biases = config.biases
+    qk_norms = (f"{prefix}self_attn.q_norm.weight", f"{prefix}self_attn.k_norm.weight")
     return LayerTensors(
         attention_norm=f"{prefix}input_layernorm.weight",
-        qkv=product(("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), (), attention),
-        o=product(("self_attn.o_proj",), head_cuts, attention),
+        qkv=product(("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), (), biases.qkv),
+        qk_norms=qk_norms if config.has_qk_norm else None,
+        o=product(("self_attn.o_proj",), head_cuts, biases.o),
         ffn_norm=f"{prefix}post_attention_layernorm.weight",
-        gate_up=product(("mlp.gate_proj", "mlp.up_proj"), (), mlp),
-        down=product(("mlp.down_proj",), even_cuts(config.ffn_size), mlp),
+        gate_up=product(("mlp.gate_proj", "mlp.up_proj"), (), biases.mlp),
+        down=product(("mlp.down_proj",), even_cuts(config.ffn_size), biases.mlp),
     )
 
 
@@ -97,23 +100,26 @@ def expected_shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]
     hidden, ffn = config.hidden_size, config.ffn_size
     q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
     linears = (
-        ("self_attn.q_proj", q, hidden, config.attention_bias),
-        ("self_attn.k_proj", kv, hidden, config.attention_bias),
-        ("self_attn.v_proj", kv, hidden, config.attention_bias),
-        ("self_attn.o_proj", hidden, q, config.attention_bias),
-        ("mlp.gate_proj", ffn, hidden, config.mlp_bias),
-        ("mlp.up_proj", ffn, hidden, config.mlp_bias),
-        ("mlp.down_proj", hidden, ffn, config.mlp_bias),
+        ("self_attn.q_proj", q, hidden, config.biases.qkv),
+        ("self_attn.k_proj", kv, hidden, config.biases.qkv),
+        ("self_attn.v_proj", kv, hidden, config.biases.qkv),
+        ("self_attn.o_proj", hidden, q, config.biases.o),
+        ("mlp.gate_proj", ffn, hidden, config.biases.mlp),
+        ("mlp.up_proj", ffn, hidden, config.biases.mlp),
+        ("mlp.down_proj", hidden, ffn, config.biases.mlp),
     )
-    yield EMBEDDING, (config.vocab_size, hidden)
+    yield EMBEDDING, (config.vocab_rows, hidden)
     for index in range(config.layers):
         prefix = f"model.layers.{index}."
         yield f"{prefix}input_layernorm.weight", (hidden,)
         yield f"{prefix}post_attention_layernorm.weight", (hidden,)
+        if config.has_qk_norm:
+            yield f"{prefix}self_attn.q_norm.weight", (config.head_dim,)
+            yield f"{prefix}self_attn.k_norm.weight", (config.head_dim,)
         for name, outputs, inputs, biased in linears:
             yield f"{prefix}{name}.weight", (outputs, inputs)
             if biased:
                 yield f"{prefix}{name}.bias", (outputs,)
     yield FINAL_NORM, (hidden,)
     if not config.tied_embeddings:
-        yield HEAD, (config.vocab_size, hidden)
+        yield HEAD, (config.vocab_rows, hidden)

@@ -1,6 +1,6 @@
 """Packs a model's tensors for the torch kernels.
 
-Axes: V vocabulary, K inputs, N outputs.
+Axes: V vocabulary, K inputs, N outputs, D head dim.
 """
 
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ class LayerWeights:
 
     attention_norm_K: torch.Tensor
     qkv: LinearWeight
+    qk_norms_D: tuple[torch.Tensor, torch.Tensor] | None
     o: LinearWeight
     ffn_norm_K: torch.Tensor
     gate_up: LinearWeight
@@ -50,7 +51,7 @@ def load_weights(
     Raises: ConfigError that names missing, unexpected, misshapen and mistyped tensors, at most ten.
     """
     checkpoint = open_model(model_path, config)
-    table = pack_linear(_tensor(checkpoint, EMBEDDING), dtype)
+    table = pack_linear(_tensor(checkpoint, EMBEDDING)[: config.vocab_size], dtype)
     layers = []
     for index in range(config.layers):
         layers.append(_load_layer(checkpoint, layer_tensors(config, index), dtype))
@@ -60,7 +61,7 @@ def load_weights(
         embedding_VK=table.parts_SNE[0],
         layers=tuple(layers),
         final_norm_K=_vector(checkpoint, FINAL_NORM, dtype),
-        head=table if config.tied_embeddings else pack_linear(_tensor(checkpoint, HEAD), dtype),
+        head=table if config.tied_embeddings else pack_linear(_tensor(checkpoint, HEAD)[: config.vocab_size], dtype),
     )
 
 
@@ -70,11 +71,15 @@ def _load_layer(checkpoint: Checkpoint, names: LayerTensors, dtype: torch.dtype)
         biases = [_tensor(checkpoint, name) for name in product.biases]
         return pack_linear(torch.cat(weights), dtype, product.cuts, torch.cat(biases) if biases else None)
 
+    def vector(name: str) -> torch.Tensor:
+        return _vector(checkpoint, name, dtype)
+
     return LayerWeights(
-        attention_norm_K=_vector(checkpoint, names.attention_norm, dtype),
+        attention_norm_K=vector(names.attention_norm),
         qkv=packed(names.qkv),
+        qk_norms_D=names.qk_norms and (vector(names.qk_norms[0]), vector(names.qk_norms[1])),
         o=packed(names.o),
-        ffn_norm_K=_vector(checkpoint, names.ffn_norm, dtype),
+        ffn_norm_K=vector(names.ffn_norm),
         gate_up=packed(names.gate_up),
         down=packed(names.down),
     )

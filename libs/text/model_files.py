@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -11,6 +11,16 @@ from typing import Any, Final
 from libs.contracts.errors import ConfigError
 
 MAX_FILE_BYTES: Final = 128 << 20
+NUMBER: Final = int | float
+SAMPLING_BOUNDS: Final = MappingProxyType(
+    {
+        "temperature": (0.0, 2.0, NUMBER),
+        "top_p": (1e-9, 1.0, NUMBER),
+        "top_k": (-1, (1 << 31) - 1, int),
+        "min_p": (0.0, 1.0, NUMBER),
+        "repetition_penalty": (1e-9, 2.0, NUMBER),
+    }
+)
 SPECIAL_ROLES: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
@@ -19,7 +29,8 @@ class ModelFiles:
     """Raw parts of a model directory.
 
     `eos_ids` are the ends the model declares (generation_config.json, else config.json); `special_tokens` maps a
-    role such as "bos_token" to its text; `digest` is stable for equal tokenizer.json and template.
+    role such as "bos_token" to its text; `sampling` holds the parameters that generation_config.json recommends, by the
+    names that clients use; `digest` is stable for equal tokenizer.json and template.
     """
 
     tokenizer_json: str
@@ -27,6 +38,7 @@ class ModelFiles:
     special_tokens: Mapping[str, str]
     eos_ids: frozenset[int]
     digest: str
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_model_files(model_dir: Path) -> ModelFiles:
@@ -45,6 +57,7 @@ def read_model_files(model_dir: Path) -> ModelFiles:
         special_tokens=MappingProxyType(_special_tokens(config)),
         eos_ids=_eos_ids(model_dir),
         digest=_digest(tokenizer_json, chat_template or ""),
+        sampling=MappingProxyType(_sampling(_read_json(model_dir / "generation_config.json"))),
     )
 
 
@@ -75,6 +88,19 @@ def _special_tokens(config: dict[str, Any]) -> dict[str, str]:
         text = value.get("content") if isinstance(value, dict) else value
         if isinstance(text, str):
             found[role] = text
+    return found
+
+
+def _sampling(generation: dict[str, Any]) -> dict[str, float]:
+    """What it recommends. Raises ConfigError for a value out of bounds: every request would be refused for it."""
+    found: dict[str, float] = {}
+    for name, (low, high, kind) in SAMPLING_BOUNDS.items():
+        value = generation.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
+            raise ConfigError(f"generation_config.json: {name} must be from {low:g} to {high:g}, not {value!r}"[:200])
+        found[name] = value
     return found
 
 

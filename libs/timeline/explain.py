@@ -163,6 +163,7 @@ WAITS: dict[str, Callable[[Store, Trace, Episode], str]] = {
     "suspected": _plainly("for a worker of its own: two had died while they computed it"),
     "out_of_grant": _plainly("in its worker for more blocks"),
     "fill_behind": _plainly("in its worker until the blocks before it were filled"),
+    "grammar_behind": _plainly("in its worker until its grammar was compiled"),
     "scheduler": _plainly("for the scheduler to take it from its queue"),
 }
 

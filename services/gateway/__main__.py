@@ -12,10 +12,11 @@ from libs.runtime.process import run, stop_signal
 from libs.runtime.ring import Ring, open_ring
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
-from libs.text.model_files import ModelFiles, read_model_files
+from libs.text.model_files import read_model_files
 from libs.text.tokenizer import Tokenizer
 from services.gateway.app import create_app
-from services.gateway.config import Config
+from services.gateway.catalog import Catalog, Model
+from services.gateway.config import Config, ModelSettings
 from services.gateway.crowd import Crowd
 from services.gateway.door import Door
 from services.gateway.hub import Hub
@@ -42,8 +43,11 @@ async def main() -> None:
     failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
     keys = Keys(config.api_key.get_secret_value(), config.keys_path)
-    files = read_model_files(config.model_dir)
-    tokenizer, metrics = Tokenizer(files), Metrics(config.model)
+    takes_recommended = config.generation_config == "auto"
+    catalog = Catalog(
+        [read_model(one, config.max_choices, takes_recommended=takes_recommended) for one in config.models]
+    )
+    metrics = gather_metrics(catalog)
     async with (
         telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio) as export,
         open_ring(config.trace_dir, NAME, config.instance) as ring,
@@ -53,18 +57,19 @@ async def main() -> None:
         stop_signal() as stop,
     ):
         directory = await bus.cells()
-        outbox = Outbox(bus, config.instance, Terms(directory, config.model), patience_s=config.request_timeout_s)
+        outbox = Outbox(bus, config.instance, Terms(directory, catalog.names), patience_s=config.request_timeout_s)
         crowd = Crowd(max_waiting=config.max_waiting, max_wait_s=config.max_wait_s, short_queue=config.short_queue)
         hub = Hub(outbox, metrics, crowd)
-        door = Door(bus, directory, outbox, config.model)
-        service = build_service(config, tokenizer, door, hub, metrics, ring)
+        door = Door(bus, directory, outbox, catalog.names)
+        service = build_service(config, catalog, door, hub, metrics, ring)
 
         async def scrape(openmetrics: bool) -> str:
             return await gather(bus, metrics.registry, openmetrics=openmetrics)
 
         metrics.registry.register(ProcessFacts(NAME, config.instance, ring, export, bus=bus.counts))
-        texts = TokenizerClient(bus, service.limits)
-        app = create_app(service, scrape, keys, build_tokens(config, files, texts, service))
+        texts = TokenizerClient(bus)
+        tokens = Tokens(texts, catalog, max_body_bytes=config.max_body_bytes)
+        app = create_app(service, scrape, keys, tokens)
         rpc = serving_rpc(Inference(service, keys, texts).handler, Inference.name, lambda: door.obstacle, config)
 
         def status() -> ServiceStatus:
@@ -82,19 +87,31 @@ async def main() -> None:
     log.info("stopped")
 
 
-def build_tokens(config: Config, files: ModelFiles, client: TokenizerClient, service: Service) -> Tokens:
-    info = tokenizer_info(files.special_tokens, files.chat_template, service.limits)
-    return Tokens(client, service.tokenizer, info, max_body_bytes=config.max_body_bytes)
+def read_model(settings: ModelSettings, max_choices: int, *, takes_recommended: bool) -> Model:
+    files = read_model_files(settings.model_dir)
+    tokenizer = Tokenizer(files)
+    sampling = files.sampling if takes_recommended else {}
+    limits = Limits(settings.model, settings.max_model_len, tokenizer.vocab_size, max_choices, sampling)
+    info = tokenizer_info(files.special_tokens, files.chat_template, limits)
+    return Model(limits, tokenizer, info, settings.aliases)
 
 
-def build_service(config: Config, tokenizer: Tokenizer, door: Door, hub: Hub, metrics: Metrics, ring: Ring) -> Service:
+def gather_metrics(catalog: Catalog) -> Metrics:
+    """Those of the first model; all have theirs from the start."""
+    first, *others = catalog.names
+    metrics = Metrics(first)
+    for name in others:
+        metrics.of(name)
+    return metrics
+
+
+def build_service(config: Config, catalog: Catalog, door: Door, hub: Hub, metrics: Metrics, ring: Ring) -> Service:
     return Service(
         gateway=config.instance,
         door=door,
         hub=hub,
         metrics=metrics,
-        tokenizer=tokenizer,
-        limits=Limits(config.model, config.max_model_len, tokenizer.vocab_size, config.max_choices),
+        catalog=catalog,
         max_body_bytes=config.max_body_bytes,
         request_timeout_s=config.request_timeout_s,
         ring=ring,

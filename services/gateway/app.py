@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, Router, WebSocketRoute
 
-from libs.contracts.errors import ModelNotFound
+from libs.contracts.errors import HeadraceError
 from libs.runtime.metrics import OPENMETRICS_TYPE
 from libs.runtime.version import product_version
 from services.gateway import reply
@@ -29,7 +29,7 @@ Scrape = Callable[[bool], Awaitable[str]]  # whether as OpenMetrics → all serv
 
 def create_app(service: Service, scrape: Scrape, keys: Keys, tokens: Tokens) -> Guard:
     """All routes, behind the guard."""
-    models = Models(service.limits)
+    models = Models(service.catalog, service.door)
 
     async def alive(request: Request) -> Response:
         return _json({"status": "alive"})
@@ -71,7 +71,7 @@ def create_app(service: Service, scrape: Scrape, keys: Keys, tokens: Tokens) -> 
         except HTTPException as error:
             headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
             await reply.error(send, _not_routed(error), headers)
-        except ModelNotFound as error:
+        except HeadraceError as error:
             await reply.error(send, error)
 
     return Guard(routed, keys)

@@ -1,13 +1,27 @@
 """Gateway settings. Units are in the names; there are no others."""
 
 import ipaddress
+import json
 from pathlib import Path
+from typing import Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from libs.contracts.flow import subject_token
 from libs.runtime.config import ServiceConfig
 
 MAX_MODEL_LEN_TOKENS = 1 << 24
+
+
+class ModelSettings(BaseModel):
+    """One more model behind the same doors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str = Field(min_length=1)
+    model_dir: Path
+    max_model_len: int = Field(ge=2, le=MAX_MODEL_LEN_TOKENS)
+    aliases: tuple[str, ...] = ()
 
 
 class Config(ServiceConfig):
@@ -17,6 +31,9 @@ class Config(ServiceConfig):
     grpc_admin_port: int | None = Field(default=None, ge=0, le=65535)  # the same on loopback, with reflection
     model_dir: Path  # tokenizer.json: the gateway turns ids into text
     model: str = Field(min_length=1)  # the name that clients ask for
+    aliases: str = ""  # other names for it, separated by commas
+    more_models: tuple[ModelSettings, ...] = ()  # a JSON list of objects: model, model_dir, max_model_len, aliases
+    generation_config: Literal["auto", "off"] = "auto"  # auto: sampling as the model's makers recommend
     api_key: SecretStr = SecretStr("")  # this or keys_path is needed unless host is loopback
     keys_path: Path | None = None  # a file of hashed keys, which `headrace keys` writes
     otlp_sample_key: SecretStr = SecretStr("")  # a request with it in x-headrace-trace is exported whatever the ratio
@@ -28,6 +45,31 @@ class Config(ServiceConfig):
     max_wait_s: float = Field(default=3.0, gt=0)  # beyond those, a request that would wait longer is refused
     max_choices: int = Field(default=128, ge=1, le=128)  # `n` of a request
     max_model_len: int = Field(ge=2, le=MAX_MODEL_LEN_TOKENS)
+
+    @field_validator("more_models", mode="before")
+    @classmethod
+    def _more_models_are_json(cls, value: object) -> object:
+        try:
+            return json.loads(value) if isinstance(value, str) else value
+        except ValueError:
+            raise ValueError("must be JSON") from None
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> "Config":
+        """Also as parts of subjects, where a dot and an underscore are the same."""
+        named = [subject_token(name) for one in self.models for name in (one.model, *one.aliases)]
+        if len(set(named)) < len(named):
+            raise ValueError("MODEL, ALIASES and MORE_MODELS give the same name twice")
+        return self
+
+    @property
+    def models(self) -> tuple[ModelSettings, ...]:
+        """All that are served, the first one first."""
+        aliases = tuple(name.strip() for name in self.aliases.split(",") if name.strip())
+        first = ModelSettings(
+            model=self.model, model_dir=self.model_dir, max_model_len=self.max_model_len, aliases=aliases
+        )
+        return (first, *self.more_models)
 
     @model_validator(mode="after")
     def _a_public_door_has_a_key(self) -> "Config":

@@ -1,6 +1,7 @@
 """Whether requests may come in: draining, the broker's connection, and a cell that serves the model."""
 
 import asyncio
+from collections.abc import Sequence
 
 from libs.contracts.errors import Unavailable
 from libs.contracts.messages import CellStatus
@@ -16,11 +17,11 @@ PROBE_VALID_S = 0.5  # readiness is asked for without a key, so asking often mus
 class Door:
     """Mutable: opens once, closes once, and remembers the last probe."""
 
-    def __init__(self, bus: Bus, cells: CellDirectory, outbox: Outbox, model: str) -> None:
+    def __init__(self, bus: Bus, cells: CellDirectory, outbox: Outbox, models: Sequence[str]) -> None:
         self._bus = bus
         self._cells = cells
         self._outbox = outbox
-        self._model = model
+        self._models = models
         self._shut = "the server is starting"  # why nothing may come in, whatever the rest is like
         self._probe: asyncio.Task[tuple[CellStatus, ...]] | None = None
         self._probed_s = float("-inf")
@@ -44,18 +45,22 @@ class Door:
             return self._shut
         if not self._bus.connected:
             return "the broker is not connected"
-        if not self._open_cells():
+        if not any(map(self.serves, self._models)):
             return NO_WORKER
         return ""
 
-    def check(self) -> None:
-        """Raises Unavailable when a request would only wait for something that is not there.
+    def serves(self, model: str) -> bool:
+        """Whether a cell serves it now."""
+        return bool(self._open_cells(model))
+
+    def check(self, *models: str) -> None:
+        """Raises Unavailable when a request to one of `models`, or of all, would only wait for what is not there.
 
         A broker that is away is most likely restarting: to wait for it is the outbox's part.
         """
         if self._shut:
             raise Unavailable(self._shut)
-        if not self._open_cells():
+        if not any(map(self.serves, models or self._models)):
             raise Unavailable(NO_WORKER)
 
     async def ready(self) -> str:
@@ -74,10 +79,9 @@ class Door:
         return await asyncio.shield(self._probe)
 
     async def _ask_cells(self) -> tuple[CellStatus, ...]:
-        answers = await asyncio.gather(
-            *(self._outbox.status(cell, timeout_s=PROBE_TIMEOUT_S) for cell in self._open_cells())
-        )
+        open_cells = [cell for model in self._models for cell in self._open_cells(model)]
+        answers = await asyncio.gather(*(self._outbox.status(cell, timeout_s=PROBE_TIMEOUT_S) for cell in open_cells))
         return tuple(status for status in answers if status is not None)
 
-    def _open_cells(self) -> list[str]:
-        return [record.cell for record in self._cells.get(self._model) if record.max_prompt_tokens]
+    def _open_cells(self, model: str) -> list[str]:
+        return [record.cell for record in self._cells.get(model) if record.max_prompt_tokens]

@@ -4,7 +4,7 @@ A request stays here until the scheduler has confirmed that it forgot it, so tha
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 from libs.contracts import flow
@@ -53,8 +53,8 @@ class Hub:
         self._repairing: set[asyncio.Task[None]] = set()
         self._occupied = asyncio.Event()
         metrics.watch(
-            running=lambda: sum(stream.phase is Phase.STREAMING for stream in self._streams.values()),
-            waiting=self._waiting,
+            running=lambda model: sum(stream.phase is Phase.STREAMING for stream in self._of(model)),
+            waiting=lambda model: sum(stream.is_waiting for stream in self._of(model)),
         )
 
     @asynccontextmanager
@@ -133,7 +133,7 @@ class Hub:
                 self._disown(frame.cell, row)
                 continue
             if stream.is_stale(row):
-                self._metrics.stale_rows.inc()
+                self._metrics.of(stream.request.model).stale_rows.inc()
                 continue
             was_waiting = stream.is_waiting
             try:
@@ -206,9 +206,12 @@ class Hub:
 
     def _broken(self, stream: Stream, error: HeadraceError) -> None:
         if isinstance(error, ExactnessViolation):
-            self._metrics.exactness_violations.inc()
+            self._metrics.of(stream.request.model).exactness_violations.inc()
         log.error("request_broken", request_id=stream.request_id, code=error.code, reason=error.message)
         self.abandon(stream, error)
+
+    def _of(self, model: str) -> Iterator[Stream]:
+        return (stream for stream in self._streams.values() if stream.request.model == model)
 
     def _waiting(self) -> int:
         return sum(stream.is_waiting for stream in self._streams.values())
@@ -278,7 +281,7 @@ class Hub:
             del self._gone[next(iter(self._gone))]
 
     async def _repair(self, stream: Stream, choice: Choice, resend: Resend) -> None:
-        self._metrics.repairs.inc()
+        self._metrics.of(stream.request.model).repairs.inc()
         stream.observer.record.repairs += 1
         resent = await self._outbox.ask(stream.cell, resend, stream.observer.traceparent)
         try:

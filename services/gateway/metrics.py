@@ -1,11 +1,16 @@
 """Prometheus metrics under the names that dashboards, autoscalers and load tools already know from vLLM."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from libs.runtime.metrics import Alias
+
+Family = Gauge | Counter | Histogram
+F = TypeVar("F", Gauge, Counter, Histogram)
 
 MODEL = ("model_name",)
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -22,17 +27,20 @@ FINISHED_REASONS = ("stop", "length", "abort", "error")
 
 
 class Metrics:
-    """This process's metrics, in a registry of their own."""
+    """A model's metrics, in a registry of this process's own. `of` gives those of the other models beside it."""
 
-    def __init__(self, model: str) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(self, model: str, beside: "Metrics | None" = None) -> None:
+        self.registry: CollectorRegistry = CollectorRegistry() if beside is None else beside.registry
         self._model = model
-        self._families: dict[str, Histogram] = {}
+        self._families: dict[str, Family] = {} if beside is None else beside._families
+        self._models: dict[str, Metrics] = {} if beside is None else beside._models
+        self._models[model] = self
         self._running = self._gauge("vllm:num_requests_running", "Requests whose first token is here.")
         self._waiting = self._gauge("vllm:num_requests_waiting", "Requests without a token yet.")
         self.ttft_s = self._histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", TTFT_EDGES_S)
         self.itl_s = self._histogram(ITL, "Between two reports of tokens.", ITL_EDGES_S)
-        self.registry.register(Alias(TPOT, "As inter_token_latency.", self._families[ITL]))
+        if beside is None:
+            self.registry.register(Alias(TPOT, "As inter_token_latency.", self._families[ITL]))
         self.decode_s = self._histogram("vllm:request_decode_time_seconds", "First to last token.", E2E_EDGES_S)
         self.e2e_s = self._histogram("vllm:e2e_request_latency_seconds", "Arrival to the end.", E2E_EDGES_S)
         self.prompt_tokens = self._counter("vllm:prompt_tokens", "Prompt tokens of requests that were computed.")
@@ -50,22 +58,35 @@ class Metrics:
         )
         self.repairs = self._counter("headrace:token_repairs", "Times that missing tokens were asked for again.")
         self.shed = self._counter("headrace:requests_shed", "Refused because too many were waiting.")
-        success = Counter(
-            "vllm:request_success", "Requests by outcome.", (*MODEL, "finished_reason"), registry=self.registry
+        reasons = (*MODEL, "finished_reason")
+        success = self._family(
+            "vllm:request_success",
+            lambda name: Counter(name, "Requests by outcome.", reasons, registry=self.registry),
         )
         self.finished = {reason: success.labels(model, reason) for reason in FINISHED_REASONS}
 
-    def watch(self, *, running: Callable[[], int], waiting: Callable[[], int]) -> None:
-        """Read the gauges from their owner whenever they are asked for."""
-        self._running.set_function(running)
-        self._waiting.set_function(waiting)
+    def of(self, model: str) -> "Metrics":
+        """Those of another model that this process serves, made where there are none yet."""
+        return self._models.get(model) or Metrics(model, self)
+
+    def watch(self, *, running: Callable[[str], int], waiting: Callable[[str], int]) -> None:
+        """Read the gauges of the models known by now from their owner whenever they are asked for."""
+        for model, metrics in self._models.items():
+            metrics._running.set_function(partial(running, model))
+            metrics._waiting.set_function(partial(waiting, model))
 
     def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(name, text, MODEL, registry=self.registry).labels(self._model)
+        return self._family(name, lambda name: Gauge(name, text, MODEL, registry=self.registry)).labels(self._model)
 
     def _counter(self, name: str, text: str) -> Counter:
-        return Counter(name, text, MODEL, registry=self.registry).labels(self._model)
+        return self._family(name, lambda name: Counter(name, text, MODEL, registry=self.registry)).labels(self._model)
 
     def _histogram(self, name: str, text: str, edges_s: tuple[float, ...]) -> Histogram:
-        family = self._families[name] = Histogram(name, text, MODEL, buckets=edges_s, registry=self.registry)
+        family = self._family(name, lambda name: Histogram(name, text, MODEL, buckets=edges_s, registry=self.registry))
         return family.labels(self._model)
+
+    def _family(self, name: str, make: Callable[[str], F]) -> F:
+        """The family that all models share."""
+        if name not in self._families:
+            self._families[name] = make(name)
+        return cast(F, self._families[name])

@@ -110,18 +110,19 @@ class Inference:
 
     async def _tokenize(self, payload: bytes, caller: Caller, context: Context) -> bytes:
         request = codec.decode(TokenizeRequest, payload)
-        limits = self._tokenizer.limits
-        limits.check_model(request.model)
+        limits = self._service.catalog.of(request.model)
         prompt = prompt_to_tokenize(request.prompt, tokenize_messages(request))
-        ids = await self._tokenizer.ids(prompt, add_special_tokens=request.add_special_tokens is not False)
+        ids = await self._tokenizer.ids(
+            limits.model, prompt, add_special_tokens=request.add_special_tokens is not False
+        )
         return codec.encode(TokenizeResponse(ids, limits.max_model_len))
 
     async def _list_models(self, payload: bytes, caller: Caller, context: Context) -> bytes:
         codec.decode(ListModelsRequest, payload)
-        limits = self._tokenizer.limits
-        return codec.encode(
-            ListModelsResponse((ServedModel(limits.model, limits.max_model_len, self._created_unix_s),))
-        )
+        service, created_unix_s = self._service, self._created_unix_s
+        served = (model.limits for model in service.catalog if service.door.serves(model.name))
+        models = tuple(ServedModel(limits.model, limits.max_model_len, created_unix_s) for limits in served)
+        return codec.encode(ListModelsResponse(models))
 
     @asynccontextmanager
     async def _opened(self, payload: bytes, caller: Caller, context: Context, *, stream: bool) -> AsyncIterator[Stream]:

@@ -27,6 +27,31 @@ class StreamOptions(Struct):
     continuous_usage_stats: bool | None = None
 
 
+class JsonSchema(Struct):
+    name: str
+    schema: dict[str, Raw]
+    strict: bool | None = None
+    description: str | None = None
+
+
+class ResponseFormat(Struct):
+    type: str
+    json_schema: JsonSchema | None = None
+
+
+class StructuredOutputs(Struct):
+    json: dict[str, Raw] | str | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+    structural_tag: Raw = ABSENT
+    whitespace_pattern: str | None = None
+    disable_any_whitespace: bool | None = None
+    disable_additional_properties: bool | None = None
+    disable_fallback: bool | None = None
+
+
 class Part(Struct):
     type: str
     text: str | None = None
@@ -64,6 +89,13 @@ class Body(Struct, kw_only=True):
     return_token_ids: bool | None = None
     priority: int | None = None
     timeout: float | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: dict[str, Raw] | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    guided_whitespace_pattern: str | None = None
 
     add_special_tokens: Raw = ABSENT
     allowed_token_ids: Raw = ABSENT
@@ -72,12 +104,7 @@ class Body(Struct, kw_only=True):
     cache_salt: Raw = ABSENT
     echo: Raw = ABSENT
     frequency_penalty: Raw = ABSENT
-    guided_choice: Raw = ABSENT
     guided_decoding_backend: Raw = ABSENT
-    guided_grammar: Raw = ABSENT
-    guided_json: Raw = ABSENT
-    guided_regex: Raw = ABSENT
-    guided_whitespace_pattern: Raw = ABSENT
     include_stop_str_in_output: Raw = ABSENT
     kv_transfer_params: Raw = ABSENT
     logit_bias: Raw = ABSENT
@@ -89,11 +116,9 @@ class Body(Struct, kw_only=True):
     prompt_embeds: Raw = ABSENT
     prompt_logprobs: Raw = ABSENT
     repetition_penalty: Raw = ABSENT
-    response_format: Raw = ABSENT
     return_tokens_as_token_ids: Raw = ABSENT
     skip_special_tokens: Raw = ABSENT
     spaces_between_special_tokens: Raw = ABSENT
-    structured_outputs: Raw = ABSENT
     suffix: Raw = ABSENT
     truncate_prompt_tokens: Raw = ABSENT
     verbosity: Raw = ABSENT
@@ -140,7 +165,6 @@ NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         "logits_processors": ([],),
         "presence_penalty": (0,),
         "repetition_penalty": (1,),
-        "response_format": ({"type": "text"},),
         "return_tokens_as_token_ids": (False,),
         "skip_special_tokens": (True,),
         "spaces_between_special_tokens": (True,),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from libs.contracts.errors import HeadraceError, InvalidRequest
 from libs.runtime.logs import get_logger
 from libs.runtime.ring import OFF, Ring
-from libs.text.detokenize import TokenBytes
+from services.gateway.catalog import Catalog
 from services.gateway.crowd import Standing
 from services.gateway.door import Door
 from services.gateway.hub import Hub
@@ -19,7 +19,7 @@ from services.gateway.keys import Caller
 from services.gateway.metrics import Metrics
 from services.gateway.observe import ClientTrace, Observer
 from services.gateway.stream import ClientGone, Stream, Ticket
-from services.gateway.validate import Kind, Limits, validate
+from services.gateway.validate import Kind, validate
 
 ID_PREFIX = {Kind.CHAT: "chatcmpl-", Kind.COMPLETION: "cmpl-"}
 
@@ -34,8 +34,7 @@ class Service:
     door: Door
     hub: Hub
     metrics: Metrics
-    tokenizer: TokenBytes
-    limits: Limits
+    catalog: Catalog
     max_body_bytes: int
     request_timeout_s: float
     ring: Ring = OFF
@@ -65,14 +64,18 @@ def check_open(service: Service, caller: Caller) -> None:
 def open_stream(
     service: Service, kind: Kind, payload: bytes, request_id: str, origin: Origin, *, must_stream: bool = False
 ) -> Stream:
-    """The request in a JSON body, its bounds kept. Raises InvalidRequest, ModelNotFound, ContextTooLong."""
+    """The request in a JSON body, its bounds kept.
+
+    Raises: InvalidRequest, ModelNotFound, ContextTooLong; Unavailable where no cell serves its model.
+    """
     read_ns = time.monotonic_ns()
-    request = validate(kind, payload, service.limits, first_priority=origin.caller.first_priority)
+    request = validate(kind, payload, service.catalog, first_priority=origin.caller.first_priority)
+    service.door.check(request.model)
     if must_stream and not request.stream:
         raise InvalidRequest("the answer comes in chunks here: send stream: true", param="stream")
     is_wanted = bool(service.sample_key) and hmac.compare_digest(origin.trace_key, service.sample_key)
     client = ClientTrace(origin.traceparent, is_wanted)
-    observer = Observer(request_id, request, service.metrics, origin.arrived_s, client, service.ring)
+    observer = Observer(request_id, request, service.metrics.of(request.model), origin.arrived_s, client, service.ring)
     is_timed = 0 < request.timeout_s < service.request_timeout_s
     timeout_s = request.timeout_s if is_timed else service.request_timeout_s
     ticket = Ticket(
@@ -83,7 +86,7 @@ def open_stream(
         tenant=origin.caller.tenant,
         is_timed=is_timed,
     )
-    stream = Stream(ticket, request, service.tokenizer, observer)
+    stream = Stream(ticket, request, service.catalog.model(request.model).tokenizer, observer)
     observer.record.read_ns, observer.record.validated_ns = read_ns, time.monotonic_ns()
     return stream
 
@@ -93,7 +96,7 @@ async def queue(service: Service, stream: Stream) -> None:
     try:
         await service.hub.send(stream)
     except HeadraceError:
-        service.metrics.rejections.inc()
+        service.metrics.of(stream.request.model).rejections.inc()
         raise
     stream.observer.record.queued_ns = time.monotonic_ns()
 

@@ -11,9 +11,10 @@ from libs.contracts import codec, flow
 from libs.contracts.errors import InvalidRequest
 from libs.contracts.messages import NotTokenized, Prompt, TokenizeQuery
 from libs.runtime.bus import Bus
-from libs.text.detokenize import Detokenizer, TokenBytes
+from libs.text.detokenize import Detokenizer
 from services.gateway import schemas
 from services.gateway.body import read_body
+from services.gateway.catalog import Catalog
 from services.gateway.errors_http import Refused
 from services.gateway.validate import Limits, chat_prompt, token_ids
 
@@ -52,16 +53,15 @@ class DetokenizeBody(msgspec.Struct):
 class TokenizerClient:
     """Asks a tokenizer, which alone turns text into ids: so the ids are those that a request would have."""
 
-    def __init__(self, bus: Bus, limits: Limits) -> None:
+    def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self.limits = limits
 
-    async def ids(self, prompt: Prompt, *, add_special_tokens: bool) -> tuple[int, ...]:
+    async def ids(self, model: str, prompt: Prompt, *, add_special_tokens: bool) -> tuple[int, ...]:
         """Raises what a request with this prompt would fail with; Unavailable when no tokenizer answers."""
-        query = codec.encode(TokenizeQuery(self.limits.model, prompt, add_special_tokens))
+        query = codec.encode(TokenizeQuery(model, prompt, add_special_tokens))
         if len(query) > self._bus.max_payload_bytes:
             raise Refused("body_too_large", "the prompt is too large to be sent on")
-        subject = flow.tokenize_subject(self.limits.model)
+        subject = flow.tokenize_subject(model)
         answer = await self._bus.request(subject, query, timeout_s=ANSWER_TIMEOUT_S)
         reply = codec.decode_in("TokenizeReply", answer)
         if isinstance(reply, NotTokenized):
@@ -77,38 +77,36 @@ def prompt_to_tokenize(prompt: str | None, messages: list[schemas.Message] | Non
 
 
 class Tokens:
-    """The three routes. `special_tokens` maps a role such as "eos_token" to its text."""
+    """The three routes; who names no model means the first."""
 
-    def __init__(
-        self, client: TokenizerClient, tokenizer: TokenBytes, info: Mapping[str, object], *, max_body_bytes: int
-    ) -> None:
-        self._client, self._tokenizer, self._info = client, tokenizer, info
+    def __init__(self, client: TokenizerClient, catalog: Catalog, *, max_body_bytes: int) -> None:
+        self._client, self._catalog = client, catalog
         self._max_body_bytes = max_body_bytes
 
     async def tokenize(self, request: Request) -> Response:
         """Raises HeadraceError."""
         body = schemas.decode(TokenizeBody, await self._body(request))
-        limits = self._client.limits
-        limits.check_model(limits.model if body.model is None else body.model)
+        limits = self._catalog.model(body.model).limits
         for name, neutral in (*NEUTRAL.items(), ("chat_template", ())):
             if not schemas.is_neutral(getattr(body, name), neutral):
                 raise InvalidRequest(f"{name} with this value is not supported", param=name)
         prompt = prompt_to_tokenize(body.prompt, body.messages)
-        ids = await self._client.ids(prompt, add_special_tokens=body.add_special_tokens is not False)
+        ids = await self._client.ids(limits.model, prompt, add_special_tokens=body.add_special_tokens is not False)
         return _json({"count": len(ids), "max_model_len": limits.max_model_len, "tokens": ids, "token_strs": None})
 
     async def detokenize(self, request: Request) -> Response:
         """Control tokens are spelled out. Raises HeadraceError."""
         body = schemas.decode(DetokenizeBody, await self._body(request))
-        limits = self._client.limits
-        limits.check_model(limits.model if body.model is None else body.model)
+        model = self._catalog.model(body.model)
+        limits = model.limits
         if len(body.tokens) > limits.max_model_len:
             raise InvalidRequest(f"at most {limits.max_model_len} tokens are allowed", param="tokens")
-        text = Detokenizer(self._tokenizer, skip_special_tokens=False)
+        text = Detokenizer(model.tokenizer, skip_special_tokens=False)
         return _json({"prompt": text.push(token_ids("tokens", body.tokens, limits)) + text.finish()})
 
     async def info(self, request: Request) -> Response:
-        return _json(self._info)
+        """Of the model that the query names. Raises ModelNotFound."""
+        return _json(self._catalog.model(request.query_params.get("model")).info)
 
     async def _body(self, request: Request) -> bytes:
         return await read_body(request.scope, request.receive, max_bytes=self._max_body_bytes)

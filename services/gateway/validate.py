@@ -4,11 +4,11 @@ Pure but for the seed: a request without one gets a random seed here, so that it
 """
 
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,7 +17,9 @@ from libs.contracts.messages import Prompt, SamplingParams
 from libs.contracts.tenancy import FIRST_PRIORITY, LAST_PRIORITY
 from libs.text.chat_messages import plain_messages
 from services.gateway import schemas
+from services.gateway.recommended import recommend
 from services.gateway.schemas import Body, ChatBody, CompletionBody
+from services.gateway.structured import grammar_of
 
 MAX_MESSAGES = 4096
 MAX_STOPS = 16
@@ -48,11 +50,20 @@ class Limits:
     max_model_len: int
     vocab_size: int
     max_choices: int = MAX_CHOICES
+    sampling: Mapping[str, float] = field(default_factory=dict)  # what its makers recommend, by the names of fields
 
-    def check_model(self, name: str) -> None:
-        """Raises ModelNotFound."""
+    def of(self, name: str) -> "Limits":
+        """These, for the one model that they are of. Raises ModelNotFound."""
         if name != self.model:
             raise ModelNotFound(f"the model {name[:100]!r} does not exist", param="model")
+        return self
+
+
+class Lookup(Protocol):
+    """Finds what the model of a name allows."""
+
+    def of(self, name: str) -> Limits:
+        """Raises ModelNotFound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +85,7 @@ class ValidRequest:
 def validate(
     kind: Kind,
     payload: bytes,
-    limits: Limits,
+    models: Lookup,
     *,
     first_priority: int = FIRST_PRIORITY,
     draw_seed: Callable[[], int] = lambda: secrets.randbits(DRAWN_SEED_BITS),
@@ -90,7 +101,8 @@ def validate(
     else:
         body = schemas.decode(CompletionBody, payload)
         neutral = schemas.NEUTRAL_COMPLETION
-    limits.check_model(body.model)
+    limits = models.of(body.model)
+    recommend(body, limits.sampling)
     for name in schemas.unsupported(body, neutral):
         raise InvalidRequest(f"{name} with this value is not supported", param=name)
     stream = bool(body.stream)
@@ -98,9 +110,9 @@ def validate(
     choices = _integer("n", body.n, 1, 1, limits.max_choices)
     return ValidRequest(
         kind=kind,
-        model=body.model,
+        model=limits.model,
         prompt=chat_prompt(body.messages) if isinstance(body, ChatBody) else _completion_prompt(body, limits),
-        params=replace(_params(body, limits, draw_seed), **_search(body, choices, limits)),
+        params=replace(_params(body, limits, draw_seed), grammar=grammar_of(body), **_search(body, choices, limits)),
         stops=_stops(body.stop),
         choices=choices,
         stream=stream,

@@ -4,7 +4,7 @@ from libs.contracts.kv_layout import BLOCK_TOKENS
 from libs.contracts.messages import Began, FencedOff, Gone, Hello, Leaving, Resync
 from services.scheduler import lifecycle, opening, recovery, roll_call
 from services.scheduler.chunk_size import ChunkSizes
-from services.scheduler.events import LinkClosed, Listed, OpenCell, Refuse, Send
+from services.scheduler.events import LinkClosed, Listed, OpenCell, Refuse, Resign, Send
 from services.scheduler.memory import Memory
 from services.scheduler.state import DECODE, PREFILL, CellFacts, State
 from services.scheduler.worker_book import WorkerBook
@@ -34,8 +34,10 @@ def hello(state: State, event: Hello, now_s: float) -> None:
     elif known is not None:
         known.closed_s, known.heard_s = None, now_s
         _answer(state, known, event, now_s)
-    elif reason := _unfit(state, event):
+    elif reason := _unfit(event):
         state.commands.append(Refuse(event.incarnation, reason))
+    elif reason := _unlike(state, event):
+        _turn_away(state, event, reason)
     else:
         _welcome(state, event, now_s)
 
@@ -86,17 +88,31 @@ def listed(state: State, event: Listed, now_s: float) -> None:
     roll_call.listed(state, event, now_s)
 
 
-def _unfit(state: State, hello: Hello) -> str:
-    """Why this worker cannot serve the cell; "" when it can."""
+def _unfit(hello: Hello) -> str:
+    """Why this worker cannot serve any cell; "" when it can."""
     if hello.role not in (PREFILL, DECODE):
         return f"no such role: {hello.role!r}"
     if hello.block_tokens not in BLOCK_TOKENS:
         return f"block_tokens must be one of {BLOCK_TOKENS}, not {hello.block_tokens}"
+    return ""
+
+
+def _unlike(state: State, hello: Hello) -> str:
+    """In what this worker differs from those that have served the cell in this term; "" when it does not."""
     if state.facts is None:
         return ""
     ours, theirs = state.facts, CellFacts.of(hello)
     unlike = [name for field, name in _CALLED.items() if getattr(ours, field) != getattr(theirs, field)]
     return f"unlike the cell's other workers in: {', '.join(unlike)}" if unlike else ""
+
+
+def _turn_away(state: State, hello: Hello, reason: str) -> None:
+    """For good beside workers that live. Where none is left their pool went with them, and so does this term."""
+    if not state.workers:
+        state.commands.append(Resign(reason))
+        return
+    all_lost = all(worker.is_lost for worker in state.workers.values())
+    state.commands.append(Refuse(hello.incarnation, reason, retry=all_lost))
 
 
 def _welcome(state: State, hello: Hello, now_s: float) -> None:

@@ -4,7 +4,7 @@ The hottest path of the service: a steadily decoding row costs one append and tw
 """
 
 from libs.contracts.errors import NumericalError
-from libs.contracts.messages import RowResult, StepResult
+from libs.contracts.messages import RowResult, RowWait, StepResult
 from services.scheduler import (
     beam_step,
     forking,
@@ -24,6 +24,7 @@ from services.scheduler.state import State
 from services.scheduler.worker_book import WorkerBook
 
 NOT_FINITE_END = "error"
+GRAMMAR_BEHIND = "grammar_behind"
 
 
 def step_result(state: State, result: StepResult, now_s: float) -> None:
@@ -48,6 +49,8 @@ def step_result(state: State, result: StepResult, now_s: float) -> None:
             _take_in(state, worker, choice, row)
     for wait in result.waits:
         state.counts[f"row_waits_{wait.reason}"] += wait.waited_ns == 0
+        if wait.reason == GRAMMAR_BEHIND:
+            _park(worker, wait, now_s)
     for confirmed in worker.confirm(result.version):
         residence.left(state, confirmed)
 
@@ -63,6 +66,12 @@ def _items_done(state: State, worker: WorkerBook, result: StepResult) -> None:
         choice = state.choices.get(done.sequence)
         if choice is not None and choice.worker == worker.incarnation and not done.inward:
             swapping.note_out(choice, done.blocks)
+
+
+def _park(worker: WorkerBook, wait: RowWait, now_s: float) -> None:
+    choice = worker.residents.get(wait.sequence)
+    if choice is not None and choice.epoch == wait.epoch:
+        choice.parked_s = now_s if not wait.waited_ns else None
 
 
 def _of_row(state: State, worker: WorkerBook, row: RowResult) -> Choice | None:

@@ -12,7 +12,9 @@ LAST_CHUNKS = 2  # as one: a step for the rest of a prompt costs more than a lon
 def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
     """Put chunk items into the worker's next version, parted as chunk_parts.py says.
 
-    The prompt that is there longest moves on by a few whoever comes before it: it holds memory meanwhile.
+    The prompt that is there longest moves on by a few whoever comes before it: it holds memory meanwhile. Where the
+    rows alone take longer than the target that steps aim at, prompts have half of the step: no first token waits for
+    ever for the sake of later ones.
 
     One chunk waits while another runs: it is there when the step ends, and a prompt whose client leaves is computed for
     no longer than those two.
@@ -20,7 +22,7 @@ def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
     if not worker.prefilling or worker.has_untaken_chunk:
         return
     rows = worker.decoding_rows
-    fitting = max(int(worker.chunk_sizes.of(rows > 0).tokens) - rows, MIN_TOKENS)
+    fitting = max(int(worker.chunk_sizes.of(rows > 0).tokens) - rows, rows, MIN_TOKENS)
     budget = min(fitting, _limit_tokens(worker, policy))
     prefilling = worker.prefilling.values()
     oldest = min(prefilling, key=lambda choice: choice.handle)

@@ -95,6 +95,8 @@ class Choice:
     deaths: int = 0  # of workers that were computing it, since it last got past where one died
     died_at: int = 0  # committing beyond this clears it
 
+    parked_s: float | None = None  # since when its worker compiles its grammar
+
     end: str = ""
     journal: list["Noted"] = field(default_factory=list)  # the State's: every change of any choice's reason
 

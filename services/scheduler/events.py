@@ -108,6 +108,13 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
+class Resign:
+    """End this term: what its tables are about is no more, and a successor begins with what there is."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     ticket: int
     message: Done | Resent | CellStatus
@@ -208,4 +215,4 @@ class Audited:
 
 
 Outward = Send | Refuse | Reply | Tell | Ask | AskHost | KillWorker
-Command = Outward | DeadLetter | AckRequest | Ordered | Started | OpenCell | UpdateIndex | Audited
+Command = Outward | Resign | DeadLetter | AckRequest | Ordered | Started | OpenCell | UpdateIndex | Audited

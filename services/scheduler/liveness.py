@@ -10,6 +10,7 @@ from services.scheduler.worker_book import WorkerBook
 LINK_CLOSED_S = 1.0
 SILENCE_S = 1.0
 SILENCE_IN_STEPS = 10
+PARKED_S = 10.0  # a grammar takes a second of a processor at most
 FIRST_SILENCE_S = 5.0  # of a worker that has reported no step yet: nothing is fitted, and its memory is cold
 
 
@@ -29,7 +30,7 @@ def is_dead(state: State, worker: WorkerBook, now_s: float) -> bool:
     due_s = suspicious_s(worker)
     if due_s is None or now_s < due_s:
         return False
-    if worker.closed_s is not None or worker.has_untaken or _may_advance(state, worker):
+    if worker.closed_s is not None or worker.has_untaken or _may_advance(state, worker, now_s):
         return True
     worker.heard_s = now_s
     return False
@@ -41,5 +42,9 @@ def _patience_s(worker: WorkerBook) -> float:
     return max(SILENCE_S, SILENCE_IN_STEPS * worker.step_s)
 
 
-def _may_advance(state: State, worker: WorkerBook) -> bool:
-    return any(worker.may_compute(choice, grants.slots_left(state, choice)) for choice in worker.residents.values())
+def _may_advance(state: State, worker: WorkerBook, now_s: float) -> bool:
+    return any(
+        worker.may_compute(choice, grants.slots_left(state, choice))
+        for choice in worker.residents.values()
+        if choice.parked_s is None or now_s - choice.parked_s > PARKED_S
+    )

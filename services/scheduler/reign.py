@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from typing import NoReturn
 
 from libs.contracts.errors import Fenced
 from libs.runtime.bus import Bus
@@ -26,6 +27,7 @@ from services.scheduler.events import (
     Ordered,
     Refuse,
     Reply,
+    Resign,
     Send,
     Started,
     Tell,
@@ -116,6 +118,7 @@ class Reign:
         return {
             Send: links.carry,
             Refuse: links.carry,
+            Resign: resign,
             Reply: self._intake.reply,
             Ordered: self._intake.ordered,
             Started: self.metrics.started,
@@ -133,6 +136,11 @@ class Reign:
     def _acknowledge(self, command: AckRequest) -> None:
         self.outbox.forget(command)
         self._intake.acknowledge(command)
+
+
+def resign(command: Resign) -> NoReturn:
+    """End the reign and with it the process; who starts it again, or a standby, begins the next term."""
+    raise Fenced(command.reason)
 
 
 async def _give_way(standby: Standby, term: int) -> None:

@@ -119,6 +119,7 @@ class WorkerBook:
 
     def add(self, choice: Choice) -> None:
         self.residents[choice.handle] = self._pending.added[choice.handle] = choice
+        choice.parked_s = None
         self._extending.append(Extension(self.next_version, choice.handle, 0))
         if len(choice.ids) - choice.cursor > 1:
             self.prefilling[choice.handle] = choice

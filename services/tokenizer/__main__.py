@@ -19,6 +19,7 @@ from libs.text.template import ChatTemplate
 from libs.text.tokenizer import Tokenizer
 from services.tokenizer.config import Config
 from services.tokenizer.encode import Encoder
+from services.tokenizer.grammars import Grammars
 from services.tokenizer.loop import Tokenizing
 from services.tokenizer.prepare import Preparing, Threads
 from services.tokenizer.query import Queries
@@ -41,8 +42,8 @@ async def main() -> None:
         Bus.connect(config.nats_url, service=SERVICE, user=user, password=password) as bus,
         PrefixIndex.connect(config.redis_url, user=config.redis_user, password=redis_password) as index,
     ):
-        with Threads(config.threads) as threads:
-            preparing = Preparing(encoder, await bus.cells(), index, threads)
+        with Threads(config.threads) as threads, Grammars(config.model_dir) as grammars:
+            preparing = Preparing(encoder, await bus.cells(), index, threads, grammars)
             await bus.serve(
                 flow.tokenize_subject(config.model), Queries(preparing).answer, queue=flow.TOKENIZERS_CONSUMER
             )

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from libs.runtime.cells import CellDirectory
 from libs.runtime.prefix_index import PrefixIndex
 from services.tokenizer.choose import choose_cell, fitting_cells, largest_prompt_tokens, open_cells
 from services.tokenizer.encode import Encoder, answer_query, check_length, encode_prompt, prefix_hashes, to_sequence
+from services.tokenizer.grammars import Grammars
 
 T = TypeVar("T")
 
@@ -54,9 +55,11 @@ class Prepared:
 class Preparing:
     """What preparing needs; one per process."""
 
-    def __init__(self, encoder: Encoder, cells: CellDirectory, index: PrefixIndex, threads: Threads) -> None:
+    def __init__(
+        self, encoder: Encoder, cells: CellDirectory, index: PrefixIndex, threads: Threads, grammars: Grammars
+    ) -> None:
         self.encoder = encoder
-        self._cells, self._index, self._threads = cells, index, threads
+        self._cells, self._index, self._threads, self._grammars = cells, index, threads, grammars
 
     @property
     def cells(self) -> tuple[CellRecord, ...]:
@@ -68,6 +71,9 @@ class Preparing:
         if request.deadline_unix_ms <= time.time_ns() // 1_000_000:
             raise DeadlineExceeded("the request's time was over before its prompt was encoded")
         encoder = self.encoder
+        if request.params.grammar is not None:
+            grammar = await self._grammars.check(request.params.grammar)
+            request = replace(request, params=replace(request.params, grammar=grammar))
         ids = await self._threads.run(prompt_bytes, lambda: _timed_encode(encoder, request, stored_at, record))
         record.awake_ns = time.monotonic_ns()
         serving = await self._serving()

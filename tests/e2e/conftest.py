@@ -200,6 +200,8 @@ def _arguments(options: dict[str, Any]) -> list[str]:
             arguments += ["--set", f"*.otlp_endpoint={value}"]
         elif name == "settings":
             arguments += [part for setting in value for part in ("--set", setting)]
+        elif isinstance(value, list):
+            arguments += [part for one in value for part in (f"--{name.replace('_', '-')}", str(one))]
         else:
             arguments += [f"--{name.replace('_', '-')}", str(value)]
     return arguments

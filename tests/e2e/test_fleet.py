@@ -128,7 +128,7 @@ async def test_the_host_agent_answers_gone_when_the_process_no_longer_exists(kep
     async with asyncio.timeout(WITHIN_S):
         while not is_used(pool, doomed):
             await asyncio.sleep(0.01)
-    agent = HostAgent(FakeBus().as_bus(), "h", FleetWorkers(lives, pool))
+    agent = HostAgent(FakeBus().as_bus(), "h", FleetWorkers(lives, lives, pool))
 
     async def ask(message: Kill | ListIncarnations) -> Any:
         return codec.decode_in("HostReply", await agent.answer(codec.encode_in("HostMessage", message)))

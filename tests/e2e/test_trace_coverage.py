@@ -23,7 +23,7 @@ pytestmark = pytest.mark.e2e
 REQUESTS = 25  # of each role
 AT_ONCE = 8
 NAMES = {value for name, value in vars(conventions).items() if name.isupper() and isinstance(value, str)}
-WAIT_NAMES = {f"wait.{reason}" for reason in (*WAITS, "out_of_grant", "fill_behind")}
+WAIT_NAMES = {f"wait.{reason}" for reason in (*WAITS, "out_of_grant", "fill_behind", "grammar_behind")}
 
 
 def bodies(model: str) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ It reads those ids back through the block table, so a wrong block, a stale fill 
 
 import hashlib
 import struct
+import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -146,8 +147,14 @@ def _from(first: int) -> Iterator[int]:
 
 
 def _may_follow(token: int, spec: SampleSpec) -> bool:
-    allowed_W = spec.adjustment.allowed_W if spec.adjustment else None
-    return token not in spec.banned_ids and (allowed_W is None or bool(allowed_W[token // 32] >> (token % 32) & 1))
+    how = spec.adjustment
+    if how is not None and how.mask_ready is not None:
+        while not how.mask_ready[0]:
+            time.sleep(0)  # lets the thread that fills it go on
+    masks = (how.allowed_W, how.mask_W) if how is not None else ()
+    return token not in spec.banned_ids and all(
+        mask_W is None or bool(mask_W[token // 32] >> (token % 32) & 1) for mask_W in masks
+    )
 
 
 def _shape(spec: SampleSpec) -> bytes:

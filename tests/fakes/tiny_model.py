@@ -22,6 +22,10 @@ def make_tiny_model(folder: Path) -> Path:
     model_dir = folder / "fake"
     model_dir.mkdir(parents=True, exist_ok=True)
     config = {
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": LAYOUT.kv_heads * LAYOUT.head_dim,
+        "intermediate_size": 1,
+        "vocab_size": VOCAB_SIZE,
         "num_hidden_layers": LAYOUT.layers,
         "num_attention_heads": LAYOUT.kv_heads,
         "num_key_value_heads": LAYOUT.kv_heads,

@@ -40,6 +40,8 @@ class _RopeKv(ctypes.Structure):
     _fields_ = [
         *((name, Pointer) for name in ("qkv", "q", "pool", "positions", "blocks", "cos", "sin")),
         *((name, Int) for name in ("tokens", "heads", "kv_heads", "head_dim", "layers", "layer", "dtype")),
+        *((name, Pointer) for name in ("q_norm", "k_norm")),
+        ("rms_eps", Float),
     ]
 
 

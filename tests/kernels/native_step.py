@@ -69,7 +69,7 @@ class TinyModel:
         return packed
 
     def _struct(self, head: HrLinear) -> HrModel:
-        numbers = (LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, self.ffn, VOCAB, POSITIONS, DTYPES[self.kind])
+        numbers = (LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, self.ffn, VOCAB, POSITIONS, DTYPES[self.kind], 0)
         at = ctypes.addressof(head)
         norm, cos, sin = (x.data_ptr() for x in (self.final_norm, self.cos_PF, self.sin_PF))
         return HrModel(*numbers, EPS, HEAD_DIM**-0.5, at, ctypes.addressof(self._layers), norm, at, cos, sin)

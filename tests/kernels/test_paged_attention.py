@@ -22,6 +22,7 @@ class Case:
     rows: list[tuple[int, int]]
     dtype: torch.dtype
     block_tokens: int = 16
+    window: int = 0
 
     def __post_init__(self) -> None:
         used = [-(-(base + n) // self.block_tokens) for base, n in self.rows]
@@ -41,15 +42,18 @@ class Case:
         """Per row [n, Q, D]."""
         counts = [n for _, n in self.rows]
         starts = torch.tensor([0, *np.cumsum(counts)])
-        plan = plan_attention(starts, torch.tensor([base for base, _ in self.rows]), self.tables, self.pool)
+        plan = plan_attention(
+            starts, torch.tensor([base for base, _ in self.rows]), self.tables, self.pool, self.window
+        )
         return list(torch.split(paged_attention(torch.cat(self.q), self.pool, 1, plan, D**-0.5), counts))
 
     def expected(self, row: int) -> torch.Tensor:
         base, n = self.rows[row]
         kv = self.kv[row].to(self.dtype).double().repeat_interleave(Q // H, dim=2)
         scores = torch.einsum("nqd,sqd->qns", self.q[row].to(self.dtype).double(), kv[:, 0]) * D**-0.5
-        later = torch.arange(base + n) > base + torch.arange(n)[:, None]
-        return torch.einsum("qns,sqd->nqd", scores.masked_fill(later, -torch.inf).softmax(-1), kv[:, 1])
+        behind = base + torch.arange(n)[:, None] - torch.arange(base + n)
+        hidden = (behind < 0) | (behind >= (self.window or base + n))
+        return torch.einsum("qns,sqd->nqd", scores.masked_fill(hidden, -torch.inf).softmax(-1), kv[:, 1])
 
     def check(self) -> None:
         for row, out in enumerate(self.attend()):
@@ -70,6 +74,13 @@ def test_decode_rows_of_all_lengths(rng: np.random.Generator, dtype: torch.dtype
 def test_chunks_are_causal_across_pieces(rng: np.random.Generator, dtype: torch.dtype, base: int, n: int) -> None:
     """Each token of a chunk sees itself and what is before it, wherever the chunk starts and ends."""
     Case([(base, n)], dtype).check()
+
+
+@pytest.mark.parametrize("window", [1, 40, S, 300])
+def test_a_window_hides_what_is_further_back(rng: np.random.Generator, window: int) -> None:
+    """Rows whose windows lie in other pieces are computed together, and a chunk may be longer than its window."""
+    bases = [0, 3, S - 1, S, 2 * S + 40, 3 * S + 5]
+    Case([*((base, 1) for base in bases), (10, 400), (600, 70)], torch.float32, window=window).check()
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)

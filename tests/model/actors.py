@@ -107,7 +107,7 @@ class Gateway(Process):
         self.outbox = outbox = GatewayOutbox(
             self._client.as_bus(),
             self.name,
-            Terms(cast(Any, self._client.directory()), MODEL),
+            Terms(cast(Any, self._client.directory()), (MODEL,)),
             patience_s=TIMEOUT_S,
             unix_s=lambda: self.clock.now_s,
         )

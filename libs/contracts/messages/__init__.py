@@ -72,6 +72,7 @@ from libs.contracts.messages.link import (
     WorkerReport,
 )
 from libs.contracts.messages.requests import (
+    MAX_GRAMMAR_BYTES,
     Accepted,
     BadWord,
     ChoiceEpoch,
@@ -79,6 +80,7 @@ from libs.contracts.messages.requests import (
     EpochRaised,
     Failed,
     Finished,
+    Grammar,
     Known,
     LogQuery,
     Logs,
@@ -94,6 +96,7 @@ from libs.contracts.messages.requests import (
 from libs.contracts.messages.text import NotTokenized, TokenIds, TokenizeQuery, TokenizeReply
 
 __all__ = [
+    "MAX_GRAMMAR_BYTES",
     "Accepted",
     "Ack",
     "Alive",
@@ -125,6 +128,7 @@ __all__ = [
     "GenerateResponse",
     "GeneratedText",
     "Gone",
+    "Grammar",
     "HeldSequence",
     "Hello",
     "HostMessage",

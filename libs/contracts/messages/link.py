@@ -83,7 +83,7 @@ class RowWait:
 
     sequence: int
     epoch: int
-    reason: str  # "out_of_grant" | "fill_behind"
+    reason: str  # "out_of_grant" | "fill_behind" | "grammar_behind"
     waited_ns: int
 
 

@@ -4,6 +4,18 @@ from dataclasses import dataclass
 
 from libs.contracts.errors import WireError
 
+MAX_GRAMMAR_BYTES = 128 << 10  # of a source as a client sends it
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What the text of an answer must be, from its first byte to its last."""
+
+    kind: str  # "json_schema" | "regex" | "choice" | "grammar"; "llguidance" once a tokenizer has checked it
+    source: str  # a schema in JSON; a pattern; a list of strings in JSON; a grammar in Lark or GBNF
+    field: str  # of the request, for errors
+    blanks: str = ""  # json_schema: a pattern of what may stand between two elements; empty: nothing
+
 
 @dataclass(frozen=True, slots=True)
 class TokenBias:
@@ -43,6 +55,7 @@ class SamplingParams:
     logit_bias: tuple[TokenBias, ...] = ()  # different ids
     allowed_token_ids: tuple[int, ...] = ()  # empty: all
     bad_words: tuple[BadWord, ...] = ()
+    grammar: Grammar | None = None  # None: any text
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,12 +36,19 @@ class NativeModel:
     def _layer(self, index: int) -> HrLayer:
         return HrLayer(
             attention_norm=address(self._parts[f"{index}.attention_norm"]),
+            q_norm=self._norm(f"{index}.q_norm"),
+            k_norm=self._norm(f"{index}.k_norm"),
+            is_windowed=self.config.window(index) > 0,
             qkv=self._linears[f"{index}.qkv"],
             o=self._linears[f"{index}.o"],
             ffn_norm=address(self._parts[f"{index}.ffn_norm"]),
             gate_up=self._linears[f"{index}.gate_up"],
             down=self._linears[f"{index}.down"],
         )
+
+    def _norm(self, name: str) -> int | None:
+        """Of queries or keys, which few families have."""
+        return address(self._parts[name]) if name in self._parts else None
 
     def _whole(self) -> HrModel:
         config, parts = self.config, self._parts
@@ -56,6 +63,7 @@ class NativeModel:
             vocab=config.vocab_size,
             positions=config.max_position_tokens,
             dtype=DTYPES[self.dtype],
+            window=max(config.windows, default=0),
             rms_eps=config.rms_eps,
             scale=np.float32(config.head_dim**-0.5),
             embedding=ctypes.addressof(self._linears["embedding"]),

@@ -24,7 +24,7 @@ def open_native(
     pool = memory.pool(NativePool, layout)
     library, digest = open_level(level)
     kernels = Kernels(library, spec.threads)
-    key = PackedKey(model_digest(spec.model_path), spec.dtype, level, digest)
+    key = PackedKey(model_digest(spec.model_path, config.variant), spec.dtype, level, digest)
     model = load_model(kernels, spec.model_path, config, key, spec.packed_dir, progress)
     engine = NativeEngine(kernels, model, pool)
     engine.warm_up()

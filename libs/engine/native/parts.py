@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kernels.angles import angle_tables
 from libs.engine.checkpoint import Checkpoint
 from libs.engine.model_config import ModelConfig
 from libs.engine.native.packed_file import Bytes
@@ -26,6 +25,8 @@ from libs.engine.tensors import (
 
 FLOAT32_BYTES: Final = 4
 BIAS: Final = ".bias"
+TABLES: Final = (Product((EMBEDDING,), (), ()), Product((HEAD,), (), ()))  # rows without a token are left out
+QK_NORMS: Final = ("q_norm", "k_norm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +49,28 @@ def linears(config: ModelConfig) -> Iterator[Linear]:
 
     def linear(name: str, product: Product) -> Linear:
         first = shapes[product.weights[0]]
-        return Linear(name, product, sum(shapes[weight][0] for weight in product.weights), first[1])
+        outputs = sum(shapes[weight][0] for weight in product.weights)
+        return Linear(name, product, config.vocab_size if product in TABLES else outputs, first[1])
 
-    yield linear("embedding", Product((EMBEDDING,), (), ()))
+    yield linear("embedding", TABLES[0])
     for index in range(config.layers):
         layer = layer_tensors(config, index)
         for kind, product in (("qkv", layer.qkv), ("o", layer.o), ("gate_up", layer.gate_up), ("down", layer.down)):
             yield linear(f"{index}.{kind}", product)
     if not config.tied_embeddings:
-        yield linear("head", Product((HEAD,), (), ()))
+        yield linear("head", TABLES[1])
 
 
-def norms(config: ModelConfig) -> Iterator[tuple[str, str]]:
-    """(part, tensor) of every norm's weight."""
+def norms(config: ModelConfig) -> Iterator[tuple[str, str, int]]:
+    """(part, tensor, width) of every norm's weight."""
+    hidden = config.hidden_size
     for index in range(config.layers):
         layer = layer_tensors(config, index)
-        yield f"{index}.attention_norm", layer.attention_norm
-        yield f"{index}.ffn_norm", layer.ffn_norm
-    yield "final_norm", FINAL_NORM
+        yield f"{index}.attention_norm", layer.attention_norm, hidden
+        yield f"{index}.ffn_norm", layer.ffn_norm, hidden
+        for kind, tensor in zip(QK_NORMS, layer.qk_norms or (), strict=False):
+            yield f"{index}.{kind}", tensor, config.head_dim
+    yield "final_norm", FINAL_NORM, hidden
 
 
 def part_sizes(config: ModelConfig, packed_bytes: PackedBytes) -> dict[str, int]:
@@ -75,7 +80,7 @@ def part_sizes(config: ModelConfig, packed_bytes: PackedBytes) -> dict[str, int]
         sizes[linear.name] = packed_bytes(linear)
         if linear.product.biases:
             sizes[linear.name + BIAS] = FLOAT32_BYTES * linear.outputs
-    sizes |= {part: FLOAT32_BYTES * config.hidden_size for part, _ in norms(config)}
+    sizes |= {part: FLOAT32_BYTES * width for part, _, width in norms(config)}
     table = FLOAT32_BYTES * config.max_position_tokens * config.head_dim // 2
     return sizes | {"cos": table, "sin": table}
 
@@ -90,14 +95,14 @@ def fill_parts(
             in float32.
         pack: rounds and lays out a weight.
     """
-    for part, tensor in norms(config):
+    for part, tensor, _ in norms(config):
         parts[part].view(np.float32)[:] = _vector(checkpoint, tensor, dtype)
-    tables = angle_tables(config.head_dim, config.rope_theta, config.max_position_tokens)
+    tables = config.rope.tables(config.head_dim, config.max_position_tokens)
     for part, table in zip(("cos", "sin"), tables, strict=True):
         parts[part].view(np.float32)[:] = table.reshape(-1)
     for linear in linears(config):
         source, is_bfloat16 = _joined(checkpoint, linear.product.weights)
-        pack(linear, source, is_bfloat16, parts[linear.name])
+        pack(linear, source[: linear.outputs], is_bfloat16, parts[linear.name])
         if biases := linear.product.biases:
             joined = np.concatenate([_vector(checkpoint, name, dtype) for name in biases])
             parts[linear.name + BIAS].view(np.float32)[:] = joined

@@ -13,6 +13,7 @@ from libs.contracts.kv_layout import kv_dtype_of
 from libs.contracts.messages import SamplingParams
 from libs.engine.adjustment import Adjustment, SeenIds
 from libs.engine.checkpoint import Checkpoint
+from libs.engine.families import Biases
 from libs.engine.model_config import ModelConfig
 from libs.engine.native.engine import NativeEngine
 from libs.engine.native.kernels import Kernels
@@ -20,6 +21,7 @@ from libs.engine.native.loading import pack_private
 from libs.engine.native.pool import NativePool
 from libs.engine.noise import noise
 from libs.engine.numerics_class import DIGEST_DIGITS
+from libs.engine.rope import Rope
 from libs.engine.rows import SampleSpec, StepRow
 from libs.engine.tensors import expected_shapes
 
@@ -33,12 +35,13 @@ CONFIG: Final = ModelConfig(
     head_dim=32,
     ffn_size=288,
     rms_eps=1e-5,
-    rope_theta=10000.0,
+    rope=Rope(10000.0),
     max_position_tokens=512,
     tied_embeddings=False,
-    attention_bias=True,
-    mlp_bias=False,
     eos_ids=(),
+    biases=Biases(qkv=True),
+    has_qk_norm=True,
+    windows=(0, 100),
 )
 BLOCK_TOKENS: Final = 16
 PROMPT_TOKENS: Final = 290  # more than a piece of attention

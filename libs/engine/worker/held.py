@@ -6,10 +6,11 @@ tokens known so far, which is also the position that the next sample fills.
 
 from dataclasses import replace
 
-from libs.contracts.messages import HeldSequence, Resident, RowResult
+from libs.contracts.messages import Grammar, HeldSequence, Resident, RowResult
 from libs.contracts.token_rules import are_sound
+from libs.engine.adjustment import Adjustment
 from libs.engine.rows import Sampled, SampleSpec, StepRow
-from libs.engine.worker.ports import FillCounts
+from libs.engine.worker.ports import Constraint, FillCounts, Grammars
 from libs.engine.worker.shaping import Shaping, shaping_of
 
 STOP = "stop"
@@ -22,6 +23,8 @@ class Held:
     """Mutable; owned by Residents."""
 
     __slots__ = (
+        "_adjustment",
+        "_constraint",
         "_ending_ids",
         "_shaping",
         "cursor",
@@ -45,17 +48,38 @@ class Held:
         self.filled_tokens = 0  # tokens below the cursor whose blocks were seen filled
         self.wait = ""  # the reason of the wait under way
         self.wait_ns = 0  # when it began
-        stops = frozenset(resident.params.stop_token_ids)
-        self._ending_ids = stops if resident.params.ignore_eos else stops | eos_ids
+        params = resident.params
+        stops = frozenset(params.stop_token_ids)
+        # A grammar lets an end of sequence follow where the answer is complete, and nothing may follow that.
+        self._ending_ids = stops if params.ignore_eos and params.grammar is None else stops | eos_ids
         self._shaping: Shaping | None = None
+        self._constraint: Constraint | None = None
+        self._adjustment: Adjustment | None = None
 
-    def prepare(self, vocab_size: int) -> None:
+    def prepare(self, vocab_size: int, grammars: Grammars | None) -> None:
         """Make ready what the parameters do to logits; an id that the model does not have ends it."""
-        resident = self.resident
-        if max(resident.ids) >= vocab_size or not are_sound(resident.params, vocab_size):
+        resident, params = self.resident, self.resident.params
+        if max(resident.ids) >= vocab_size or not are_sound(params, vocab_size):
             self.end = ERROR
             return
-        self._shaping = shaping_of(resident.params, self._ending_ids, self.ids, resident.prompt_tokens, vocab_size)
+        self._shaping = shaping_of(params, self._ending_ids, self.ids, resident.prompt_tokens, vocab_size)
+        self._adjustment = None if self._shaping is None else self._shaping.adjustment
+        if params.grammar is not None:
+            self._constrain(params.grammar, grammars)
+
+    def _constrain(self, grammar: Grammar, grammars: Grammars | None) -> None:
+        if grammars is None:
+            self.end = DEAD_END
+            return
+        self._constraint = grammars.open(grammar, self.ids[self.resident.prompt_tokens :])
+        self._adjustment = self._adjustment or Adjustment()
+        self._adjustment.mask_W = self._constraint.mask_W
+        self._adjustment.mask_ready = self._constraint.mask_ready
+
+    @property
+    def awaits_grammar(self) -> bool:
+        """No token can be drawn yet."""
+        return self._constraint is not None and not self._constraint.is_open
 
     @property
     def to_commit(self) -> int:
@@ -95,10 +119,12 @@ class Held:
         ids = self.ids[self.cursor : end]
         if end < len(self.ids):
             return StepRow(ids, self.cursor, self.table, None)
-        sample = SampleSpec(resident.params, self.position, resident.choice, (), resident.candidates)
-        if self._shaping is not None:
-            banned, adjustment = self._shaping.banned_ids(self.ids), self._shaping.adjustment
-            sample = replace(sample, banned_ids=banned, adjustment=adjustment)
+        banned = () if self._shaping is None else self._shaping.banned_ids(self.ids)
+        if self._constraint is not None:
+            self._constraint.want()
+        sample = SampleSpec(
+            resident.params, self.position, resident.choice, banned, resident.candidates, self._adjustment
+        )
         if not resident.forks or self.position:
             return StepRow(ids, self.cursor, self.table, sample)
         forks = tuple(replace(sample, choice=fork.choice) for fork in resident.forks)
@@ -122,8 +148,9 @@ class Held:
             self.end, drawn = DEAD_END, None
         if drawn is not None:
             self.ids.append(drawn.token_id)
-            if self._shaping is not None:
-                self._shaping.add(drawn.token_id)
+            for growing in (self._shaping, self._constraint):
+                if growing is not None:
+                    growing.add(drawn.token_id)
             self.end = self.judge(drawn.token_id, self.position)
         return self.result(position, drawn)
 

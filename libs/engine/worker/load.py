@@ -22,7 +22,7 @@ def load(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loaded:
 
     Raises ConfigError when model, pool and settings do not fit together.
     """
-    model = load_model_config(config.model_dir)
+    model = load_model_config(config.model_dir, config.max_model_len)
     max_model_len = config.max_model_len or model.max_position_tokens
     if max_model_len > model.max_position_tokens:
         raise ConfigError(f"max_model_len {max_model_len} is beyond the model's {model.max_position_tokens}")
@@ -30,7 +30,7 @@ def load(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loaded:
         raise ConfigError(f"with dtype {config.dtype} kv_dtype is {kv_dtype_of(config.dtype)}, not {config.kv_dtype}")
     source = pool_source(config.pool)
     spec = EngineSpec(
-        kernels=settle_kernels(config.kernels),
+        kernels=settle_kernels(config.kernels, (model.head_dim,)),
         model_path=config.model_dir,
         dtype=config.dtype,
         threads=config.threads or len(os.sched_getaffinity(0)),
@@ -48,7 +48,7 @@ def load(config: WorkerConfig, progress: Callable[[int, int], None]) -> Loaded:
         eos_ids=model.eos_ids,
         vocab_size=model.vocab_size,
         max_model_len=max_model_len,
-        model_digest=model_digest(config.model_dir),
+        model_digest=model_digest(config.model_dir, model.variant),
         numerics_class=opened.numerics_class,
         op_times=opened.op_times,
         tier=None

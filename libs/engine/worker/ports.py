@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
+from libs.contracts.messages import Grammar
 from libs.engine.rows import Sampled, StepRow
 
 
@@ -44,3 +48,25 @@ class HostTier(Protocol):
 
     def swap_in(self, block: int, host_block: int) -> None:
         """Copy a block of the tier into one of the pool, which is then filled as far as it was."""
+
+
+class Constraint(Protocol):
+    """What a grammar lets follow the answer of one sequence."""
+
+    mask_W: npt.NDArray[np.uint32]  # of the vocabulary, a bit an id
+    mask_ready: npt.NDArray[np.int32]  # one element, 0 while the mask is being filled
+
+    @property
+    def is_open(self) -> bool:
+        """It can be asked: the grammar is compiled, and has taken the ids known at the beginning."""
+
+    def add(self, token_id: int) -> None:
+        """The answer has grown by this id. Not while the mask is being filled."""
+
+    def want(self) -> None:
+        """Have the mask filled for what may follow now. Does not wait; a grammar that is at a dead end bans all."""
+
+
+class Grammars(Protocol):
+    def open(self, grammar: Grammar, answer_ids: Sequence[int]) -> Constraint:
+        """Begin to compile. Does not wait."""

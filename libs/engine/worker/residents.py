@@ -17,7 +17,6 @@ from libs.contracts.messages import (
     Resident,
     Resync,
     RowResult,
-    RowWait,
     Snapshot,
     StepResult,
     Swap,
@@ -27,34 +26,42 @@ from libs.contracts.order import StandingOrder
 from libs.engine.rows import Sampled
 from libs.engine.worker.forks import forked
 from libs.engine.worker.held import Held
-from libs.engine.worker.ports import FillCounts
+from libs.engine.worker.ports import FillCounts, Grammars
 from libs.engine.worker.step_values import Move, Step, StepReport, Taken
-
-OUT_OF_GRANT = "out_of_grant"
-FILL_BEHIND = "fill_behind"
+from libs.engine.worker.waits import FILL_BEHIND, GRAMMAR_BEHIND, OUT_OF_GRANT, Waits
 
 
 class Residents:
     """Not safe to share between threads; owned by whoever steps."""
 
     def __init__(
-        self, identity: Hello, *, eos_ids: Iterable[int], vocab_size: int, block_tokens: int, fill_counts: FillCounts
+        self,
+        identity: Hello,
+        *,
+        eos_ids: Iterable[int],
+        vocab_size: int,
+        block_tokens: int,
+        fill_counts: FillCounts,
+        grammars: Grammars | None = None,
     ) -> None:
-        """`identity` is the Hello of a worker without residents; `fill_counts` is the pool's own, read when needed."""
+        """`identity` is the Hello of a worker without residents; `fill_counts` is the pool's own, read when needed.
+
+        Without `grammars` a sequence that has one ends before it begins.
+        """
         self.dropped = 0  # orders of a lower term, a version that was here before, or none to build on
         self.term, self._order_term, self.version = identity.term, identity.term, identity.version
         self.step_number = identity.step_number
         self._identity = identity
         self._eos_ids, self._vocab_size = frozenset(eos_ids), vocab_size
         self._block_tokens = block_tokens
-        self._fill_counts = fill_counts
+        self._fill_counts, self._grammars = fill_counts, grammars
         self._order = StandingOrder()
         self._held: dict[int, Held] = {}
         self._queue: deque[Snapshot | Delta] = deque()
         self._queued_version = identity.version
         self._awaits_snapshot = True
         self._chunks: dict[int, int] = {}
-        self._waits: list[RowWait] = []
+        self._waits = Waits()
         self._removed: list[RowResult] = []
         self._found: list[RowResult] = []
         self._unsure: list[Held] = []  # of which the scheduler does not know where they stand
@@ -122,7 +129,7 @@ class Residents:
             chunked = self._held.get(sequence)
             if chunked is None or chunked.to_commit == 1 or chunked.is_stopped or not self._may_write(chunked, now_ns):
                 continue
-            tokens = min(asked, chunked.to_commit, self._slots(chunked), budget)
+            tokens = min(asked, chunked.to_commit - chunked.awaits_grammar, self._slots(chunked), budget)
             if tokens > 0:
                 budget -= tokens
                 held.append(chunked)
@@ -144,7 +151,7 @@ class Residents:
             result = held.commit(len(row.token_ids), sampled)
             reports += [*forked(held, result, sampled), (held.resident, result)]
             if held.to_commit == 1 and not held.is_stopped and not self._slots(held):
-                self._set_wait(held, OUT_OF_GRANT, ended_ns)  # said with the token that used the last slot
+                self._waits.note(held, OUT_OF_GRANT, ended_ns)  # said with the token that used the last slot
         self.step_number += 1
         done = StepResult(
             self._identity.incarnation,
@@ -152,7 +159,7 @@ class Residents:
             self.version,
             self.step_number,
             tuple(result for _, result in reports),
-            tuple(self._waits),
+            self._waits.take(),
             tuple(self._removed),
             self._copies_done,
             step.batch_tokens,
@@ -161,7 +168,7 @@ class Residents:
             tuple(self._found),
             tuple(self._swapped),
         )
-        self._waits, self._removed, self._found, self._copies_done, self._swapped = [], [], [], 0, []
+        self._removed, self._found, self._copies_done, self._swapped = [], [], 0, []
         return StepReport(done, tuple(resident for resident, _ in reports))
 
     def _await_snapshot(self) -> None:
@@ -239,7 +246,7 @@ class Residents:
         With an id that the model does not have it has ended before it begins, which is told at once.
         """
         held = self._held[resident.sequence] = Held(resident, self._eos_ids)
-        held.prepare(self._vocab_size)
+        held.prepare(self._vocab_size, self._grammars)
         if held.end or resident.reach > resident.cursor:
             self._unsure.append(held)
         return resident.block_table[blocks_for(resident.cursor, self._block_tokens) :]
@@ -247,7 +254,7 @@ class Residents:
     def _remove(self, sequence: int, now_ns: int, *, is_reported: bool) -> Resident:
         held = self._held.pop(sequence)
         if is_reported:
-            self._set_wait(held, "", now_ns)
+            self._waits.note(held, "", now_ns)
             self._removed.append(held.result(held.position))
         return held.resident
 
@@ -271,19 +278,10 @@ class Residents:
             reason = OUT_OF_GRANT
         elif not held.catch_up(self._fill_counts, self._block_tokens):
             reason = FILL_BEHIND
-        self._set_wait(held, reason, now_ns)
+        elif held.to_commit == 1 and held.awaits_grammar:
+            reason = GRAMMAR_BEHIND
+        self._waits.note(held, reason, now_ns)
         return not reason
-
-    def _set_wait(self, held: Held, reason: str, now_ns: int) -> None:
-        """Report a wait once when it begins and once when it ends."""
-        if reason == held.wait:
-            return
-        sequence, epoch = held.resident.sequence, held.resident.epoch
-        if held.wait:
-            self._waits.append(RowWait(sequence, epoch, held.wait, max(1, now_ns - held.wait_ns)))
-        if reason:
-            self._waits.append(RowWait(sequence, epoch, reason, 0))
-        held.wait, held.wait_ns = reason, now_ns
 
 
 def _pairs(swap: Swap) -> tuple[tuple[int, int], ...]:

@@ -12,6 +12,7 @@ from libs.contracts.kv_layout import KvLayout
 from libs.contracts.messages import Hello
 from libs.engine.op_times import OpTimes
 from libs.engine.worker.config import WorkerConfig
+from libs.engine.worker.grammars import WorkerGrammars
 from libs.engine.worker.laps import Laps
 from libs.engine.worker.link_client import CellLeader, SchedulerLink
 from libs.engine.worker.order_check import OrderLimits
@@ -67,12 +68,14 @@ class Worker:
         self._posts: asyncio.Queue[Post] = asyncio.Queue()
         identity = identity_of(config, role, loaded)
         self._incarnation = identity.incarnation
+        self._grammars = WorkerGrammars(config.model_dir, loaded.eos_ids, loaded.vocab_size, self._wake)
         residents = Residents(
             identity,
             eos_ids=loaded.eos_ids,
             vocab_size=loaded.vocab_size,
             block_tokens=loaded.layout.block_tokens,
             fill_counts=loaded.pool.fill_counts_N,
+            grammars=self._grammars,
         )
         post = _poster(asyncio.get_running_loop(), self._posts)
         laps = Laps(time.monotonic_ns, loaded.op_times)
@@ -99,9 +102,14 @@ class Worker:
             await self._flush(end_s)
         finally:
             self._steps.stop()
+            self._grammars.close()
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
+
+    def _wake(self) -> None:
+        """A row that had to wait may advance."""
+        self._steps.call(lambda: None)
 
     async def _while_well(self, parts: Sequence[asyncio.Future[Any]], timeout_s: float | None = None) -> None:
         """Until the first of `parts` ends; its error is raised."""

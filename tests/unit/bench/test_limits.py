@@ -6,6 +6,7 @@ from bench.figures import KINDS
 from bench.limits import Machine, ModelCost, Work, limits
 from bench.scenarios import SCENARIOS, named
 from libs.engine.model_config import ModelConfig
+from libs.engine.rope import Rope
 
 SMALL = ModelConfig(
     architecture="LlamaForCausalLM",
@@ -17,11 +18,9 @@ SMALL = ModelConfig(
     head_dim=64,
     ffn_size=1536,
     rms_eps=1e-5,
-    rope_theta=1e5,
+    rope=Rope(1e5),
     max_position_tokens=8192,
     tied_embeddings=True,
-    attention_bias=False,
-    mlp_bias=False,
     eos_ids=(2,),
 )
 MACHINE = Machine(read_bytes_s=27.2e9, matrix_ops_s=400e9)

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from libs.contracts import codec, errors, messages
 from libs.contracts.errors import MalformedMessage
-from libs.contracts.messages import Cancel, FrameRow, GenerateRequest, Known, SamplingParams, StopAt, TokenFrame
+from libs.contracts.messages import (
+    Cancel,
+    FrameRow,
+    GenerateRequest,
+    Grammar,
+    Known,
+    SamplingParams,
+    StopAt,
+    TokenFrame,
+)
 
 VALUES: list[type[Any]] = [
     kind for kind in [*vars(messages).values(), errors.WireError] if isinstance(kind, type) and is_dataclass(kind)
@@ -81,3 +90,11 @@ def test_a_field_that_is_left_out_is_told_from_one_that_is_zero() -> None:
 
     assert codec.decode(GenerateRequest, codec.encode(bare)) == bare
     assert codec.decode(GenerateRequest, codec.encode(zero)) == zero
+
+
+def test_a_grammar_that_is_not_there_is_told_from_an_empty_one() -> None:
+    """Any text may follow without one, nothing with one that says nothing."""
+    bare, held = SamplingParams(), SamplingParams(grammar=Grammar("regex", "", "structured_outputs"))
+
+    assert codec.decode(SamplingParams, codec.encode(bare)) == bare
+    assert codec.decode(SamplingParams, codec.encode(held)) == held

@@ -1,5 +1,6 @@
 """The engines over a tiny random Llama, against the plain generator."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,20 @@ def test_other_llamas_too(load: Load, tmp_path: Path, changes: dict[str, Any]) -
     logits = as_tensor(engine.logits([StepRow(PROMPT[:20], 0, table(engine, 20), None)])[0])
 
     torch.testing.assert_close(logits, Oracle(model_dir).logits(PROMPT[:20], Cache()), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("changes", [{}, {"tie_word_embeddings": False}])
+def test_rows_without_a_token_are_never_drawn(load: Load, tmp_path: Path, changes: dict[str, Any]) -> None:
+    """A matrix padded beyond the tokenizer's ids has no logits there, however great they would be."""
+    model_dir = write_model(tmp_path / "model", **changes)
+    tokens = {"model": {"vocab": {f"t{i}": i for i in range(100)}}}
+    (model_dir / "tokenizer.json").write_text(json.dumps(tokens))
+
+    logits = as_tensor(load(model_dir).logits([StepRow([29, 99], 0, [0], None)])[0])
+
+    expected = Oracle(model_dir).logits([29, 99], Cache())
+    assert expected.argmax() >= 100, "the test needs a row that would win"
+    torch.testing.assert_close(logits, expected[:100], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("chunk", [1, 16, 50, 300])

@@ -3,7 +3,7 @@
 import pytest
 
 from libs.contracts.errors import ConfigError
-from libs.engine.kernel_choice import check_dtype, choose, level_of, tile_tag
+from libs.engine.kernel_choice import check_dtype, check_head_dim, choose, level_of, settle_kernels, tile_tag
 
 LEVELS = ("best", "good", "plain")
 
@@ -58,3 +58,22 @@ def test_torch_has_no_products_by_integers(dtype: str) -> None:
     check_dtype("torch", "bfloat16")
     with pytest.raises(ConfigError, match=f"dtype {dtype} takes native kernels"):
         check_dtype("torch", dtype)
+
+
+@pytest.mark.parametrize(("kernels", "head_dim"), [("native:avx2", 80), ("torch", 100)])
+def test_heads_that_the_kernels_take(kernels: str, head_dim: int) -> None:
+    """Torch takes any, native kernels multiples of sixteen."""
+    check_head_dim(kernels, head_dim)
+
+
+def test_auto_takes_torch_where_native_kernels_do_not_take_the_heads() -> None:
+    """Of any of the models; a family that is asked for by name is refused."""
+    assert settle_kernels("auto", (64, 100)) == "torch"
+    assert settle_kernels("torch", (100,)) == "torch"
+
+
+@pytest.mark.parametrize("head_dim", [100, 8, 272])
+def test_heads_that_native_kernels_do_not_take_are_refused(head_dim: int) -> None:
+    """With the key of the config that says so."""
+    with pytest.raises(ConfigError, match=f"head_dim {head_dim} takes the torch kernels"):
+        check_head_dim("native:avx2", head_dim)

@@ -1,4 +1,4 @@
-"""The batch promise of the native kernels on a tiny random Llama, at every instruction level this machine runs."""
+"""The batch promise of the native kernels on a tiny random model, at every instruction level this machine runs."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,14 @@ DTYPES = ("float32", "bfloat16", "int8", "int8w")
 
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("tiny") / "model")
+    """Of the family with most of its own: norms of queries and keys, and a layer that sees a window."""
+    return write_model(
+        tmp_path_factory.mktemp("tiny") / "model",
+        architectures=["Qwen3ForCausalLM"],
+        use_sliding_window=True,
+        sliding_window=70,
+        max_window_layers=1,
+    )
 
 
 @pytest.fixture(params=supported_levels())

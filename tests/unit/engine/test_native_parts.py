@@ -43,7 +43,14 @@ def packed(model_dir: Path, dtype: str) -> tuple[Mapping[str, Bytes], Packer, li
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("changes", [{}, {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False},
+        {"architectures": ["Qwen3ForCausalLM"]},
+    ],
+)
 def test_every_part_is_what_the_torch_engine_packs(tmp_path: Path, dtype: str, changes: dict[str, Any]) -> None:
     """Norms, biases and the order in which weights are joined; every layer is counted once."""
     model_dir = write_model(tmp_path / "model", **changes)
@@ -59,6 +66,8 @@ def test_every_part_is_what_the_torch_engine_packs(tmp_path: Path, dtype: str, c
     for index, layer in enumerate(theirs.layers):
         assert torch.equal(values(f"{index}.attention_norm"), layer.attention_norm_K)
         assert torch.equal(values(f"{index}.ffn_norm"), layer.ffn_norm_K)
+        for kind, norm in zip(("q_norm", "k_norm"), layer.qk_norms_D or (), strict=False):
+            assert torch.equal(values(f"{index}.{kind}"), norm)
         for kind, weight in (("qkv", layer.qkv), ("gate_up", layer.gate_up)):
             exact = getattr(torch, dtype)
             assert torch.equal(values(f"{index}.{kind}").to(exact).float(), weight.parts_SNE[0].reshape(-1))

@@ -1,4 +1,4 @@
-"""Random Llama models of a few thousand weights, written as a Hugging Face directory."""
+"""Random models of a few thousand weights, written as a Hugging Face directory."""
 
 import json
 from pathlib import Path
@@ -41,6 +41,9 @@ def tiny_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, torch.Tenso
         prefix = f"model.layers.{layer}."
         tensors[f"{prefix}input_layernorm.weight"] = 1 + weight(hidden)
         tensors[f"{prefix}post_attention_layernorm.weight"] = 1 + weight(hidden)
+        if config["architectures"] == ["Qwen3ForCausalLM"]:
+            tensors[f"{prefix}self_attn.q_norm.weight"] = 1 + weight(head_dim)
+            tensors[f"{prefix}self_attn.k_norm.weight"] = 1 + weight(head_dim)
         for name, outputs, inputs, biased in (
             ("self_attn.q_proj", q, hidden, config.get("attention_bias")),
             ("self_attn.k_proj", kv, hidden, config.get("attention_bias")),

@@ -16,6 +16,7 @@ from libs.runtime.metrics import expose
 from libs.runtime.ring import Ring
 from services.gateway.app import create_app
 from services.gateway.auth import Guard
+from services.gateway.catalog import Catalog, Model
 from services.gateway.crowd import Crowd
 from services.gateway.door import Door
 from services.gateway.hub import Hub
@@ -36,6 +37,7 @@ MAX_BODY_BYTES = 4096
 REQUEST_TIMEOUT_S = 30.0
 SAMPLE_KEY = "look at this one"
 LIMITS = Limits(MODEL, MAX_MODEL_LEN, ByteTokenizer.vocab_size)
+CATALOG = Catalog([Model(LIMITS, ByteTokenizer(), tokenizer_info({"eos_token": "<eos>"}, None, LIMITS))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +79,20 @@ async def running_gateway(
     keys_path: Path | None = None,
     request_timeout_s: float = REQUEST_TIMEOUT_S,
     max_waiting: int = 64,
+    catalog: Catalog = CATALOG,
 ) -> AsyncIterator[Gateway]:
     """As the fixture, for tests that need a key or other limits."""
     bus, keys = FakeBus(), Keys(api_key, keys_path)
     bus.directory.records.append(cell_record())
-    terms = Terms(cast(CellDirectory, bus.directory), MODEL)
+    terms = Terms(cast(CellDirectory, bus.directory), catalog.names)
     metrics, outbox = Metrics(MODEL), Outbox(bus.as_bus(), GATEWAY, terms, patience_s=request_timeout_s)
     hub = Hub(outbox, metrics, Crowd(max_waiting=max_waiting, max_wait_s=4.0, short_queue=16))
     service = Service(
         gateway=GATEWAY,
-        door=Door(bus.as_bus(), cast(CellDirectory, bus.directory), outbox, MODEL),
+        door=Door(bus.as_bus(), cast(CellDirectory, bus.directory), outbox, catalog.names),
         hub=hub,
         metrics=metrics,
-        tokenizer=ByteTokenizer(),
-        limits=LIMITS,
+        catalog=catalog,
         max_body_bytes=MAX_BODY_BYTES,
         request_timeout_s=request_timeout_s,
         ring=Ring(lambda: None),
@@ -104,8 +106,6 @@ async def running_gateway(
         async def scrape(openmetrics: bool) -> str:
             return expose(metrics.registry, openmetrics=openmetrics)
 
-        info = tokenizer_info({"eos_token": "<eos>"}, None, LIMITS)
-        client = TokenizerClient(bus.as_bus(), LIMITS)
-        tokens = Tokens(client, service.tokenizer, info, max_body_bytes=MAX_BODY_BYTES)
+        tokens = Tokens(TokenizerClient(bus.as_bus()), catalog, max_body_bytes=MAX_BODY_BYTES)
         yield Gateway(create_app(service, scrape, keys, tokens), service, bus, backend)
         await outbox.settle(0)

@@ -1,12 +1,15 @@
 """What the command says, and the models it finds."""
 
 from pathlib import Path
+from typing import Any
 
+import huggingface_hub
 import pytest
 from typer.testing import CliRunner
 
 from cli import models, output
 from cli.main import app
+from cli.up import named_models
 from libs.contracts.errors import ConfigError
 from libs.runtime.failpoints import ACTIONS, POINTS
 from tests.fakes.run_state import STATE, run_state
@@ -122,3 +125,57 @@ def test_keys_are_added_listed_and_revoked(tmp_path: Path) -> None:
     assert run(app, ["keys", "revoke", key_id, *file]).exit_code == 0
     assert run(app, ["keys", "revoke", key_id, *file]).exit_code == 2
     assert run(app, ["keys", "list", *file]).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ((), [("a", ()), ("b", ())]),
+        (("x",), [("x", ()), ("b", ())]),
+        (("x, y", "z"), [("x", ("y",)), ("z", ())]),
+    ],
+)
+def test_a_model_is_called_as_its_directory_or_as_told(
+    names: tuple[str, ...], expected: list[tuple[str, tuple[str, ...]]]
+) -> None:
+    """The first name of --served-model-name is the first model's; what follows a comma is an alias."""
+    named = named_models([Path("/m/a"), Path("/m/b")], ["a", "b"], names)
+
+    assert [(model.name, model.aliases) for model in named] == expected
+
+
+@pytest.mark.parametrize("names", [("x", "y"), ("x,",), (",x",)])
+def test_names_that_fit_no_model_are_refused(names: tuple[str, ...]) -> None:
+    """One more than there are models, or an empty one."""
+    with pytest.raises(ConfigError, match="--served-model-name"):
+        named_models([Path("/m/a")], ["a"], names)
+
+
+@pytest.mark.parametrize(("model", "revision"), [("org/m-1.5", None), ("org/m-1.5@refs/pr/3", "refs/pr/3")])
+def test_a_hub_id_is_downloaded_without_code_or_pickles(
+    model: str, revision: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the revision that it names; it is served under its id, not under its commit's digits."""
+    asked: list[Any] = []
+
+    def download(repository: str, **options: Any) -> str:
+        asked.append((repository, options["revision"], options["allow_patterns"]))
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+
+    assert models.resolve_model(model, tmp_path, lambda done, total: None) == tmp_path
+    assert asked == [("org/m-1.5", revision, ["*.json", "*.safetensors", "*.jinja"])]
+    assert models.served_name(model, tmp_path) == "org/m-1.5"
+
+
+def test_a_hub_that_is_not_reached_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names the model and what to give instead."""
+
+    def fail(repository: str, **options: Any) -> str:
+        raise OSError("no route to host\nand more")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+
+    with pytest.raises(ConfigError, match=r"cannot download org/m \(no route to host\); offline, give a directory"):
+        models.resolve_model("org/m", tmp_path, lambda done, total: None)

@@ -3,12 +3,13 @@
 import re
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deploy.local.environment import WORKERS, service_environ
-from deploy.local.options import SERVICES
+from deploy.local.options import SERVICES, NamedModel
 from libs.runtime.config import load_config
 from tests.unit.local.stacks import settled
 
@@ -46,7 +47,7 @@ def test_a_service_is_given_only_its_own_secrets(service: str) -> None:
 def test_workers_learn_pool_host_and_life() -> None:
     """A worker gets the pool's descriptor, and the name by which the host agent can end this life."""
     for service in WORKERS:
-        config = config_of(service, service_environ(settled(), service, 1, LIFE))
+        config = config_of(service, service_environ(settled(prefill=2, decode=2), service, 1, LIFE))
 
         assert (config.pool, config.host, config.incarnation) == ("fd:7", "local", LIFE)
         assert config.instance == f"{service}-1"
@@ -55,10 +56,28 @@ def test_workers_learn_pool_host_and_life() -> None:
 
 def test_workers_learn_where_the_host_tier_is() -> None:
     """Only where there is one."""
-    stack = replace(settled(), tier_fd=9)
+    stack = settled()
+    stack = replace(stack, cell=replace(stack.cell, tier_fd=9))
 
     assert config_of("decode_worker", service_environ(stack, "decode_worker", 0, LIFE)).host_pool == "fd:9"
     assert stack.pool_fds == (7, 9)
+
+
+def test_each_model_has_processes_of_its_own() -> None:
+    """As many as the first, numbered on, in a cell and over a pool of its own; the one gateway knows all models."""
+    more = (NamedModel("n", Path("/models/n"), ("large",)),)
+    stack = settled(decode=2, more_models=more, aliases=("x",))
+
+    workers = [config_of("decode_worker", service_environ(stack, "decode_worker", index, LIFE)) for index in range(4)]
+    assert [(one.model, one.cell, one.host, one.pool) for one in workers] == [
+        *[("m", "c0", "local", "fd:7")] * 2,
+        *[("n", "c1", "local-1", "fd:17")] * 2,
+    ]
+    scheduler = config_of("scheduler", service_environ(stack, "scheduler", 1, LIFE))
+    assert (scheduler.model, scheduler.cell) == ("n", "c1")
+    gateway = config_of("gateway", service_environ(stack, "gateway", 0, LIFE))
+    assert [(one.model, one.aliases) for one in gateway.models] == [("m", ("x",)), ("n", ("large",))]
+    assert stack.pool_fds == (7, 17)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from cli.roofline.formulas import (
 )
 from cli.roofline.shape import SHAPES
 from libs.engine.model_config import ModelConfig
+from libs.engine.rope import Rope
 
 HALF = Precision(2.0, 2.0)
 LLAMA_70B = SHAPES["llama-3-70b"]
@@ -109,11 +110,9 @@ def test_the_bench_bounds_a_step_by_the_same_bytes() -> None:
         head_dim=shape.head_dim,
         ffn_size=shape.ffn,
         rms_eps=1e-5,
-        rope_theta=5e5,
+        rope=Rope(5e5),
         max_position_tokens=shape.context_tokens,
         tied_embeddings=False,
-        attention_bias=False,
-        mlp_bias=False,
         eos_ids=(),
     )
     ours, theirs = DecodeCost.of(shape, HALF), ModelCost(model).decode(700, 9)

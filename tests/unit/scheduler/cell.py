@@ -44,6 +44,7 @@ from services.scheduler.events import (
     Ordered,
     Refuse,
     Reply,
+    Resign,
     Send,
     Started,
     Tell,
@@ -84,16 +85,14 @@ class Cell:
         self.acked: list[str] = []
         self.ordered: dict[str, dict[str, float]] = {}
         self.killed: list[KillWorker] = []
-        self.refused: list[Refuse] = []
-        self.opened: list[OpenCell] = []
-        self.indexed: list[UpdateIndex] = []
+        self.refused, self.resigned = list[Refuse](), list[Resign]()
+        self.opened, self.indexed = list[OpenCell](), list[UpdateIndex]()
         self.replies: list[Done | Resent | CellStatus] = []
         self.decide = turn  # or the same with something beside it
         self.commands: list[list[Command]] = []
         self.gateway = FakeGateway(lambda request_id, choice, position: self.resend(request_id, position, choice).ids)
         self.gateway_answers = self.host_answers = True
-        self.asks: list[Ask] = []  # not yet answered
-        self.host_asks: list[AskHost] = []  # likewise
+        self.asks, self.host_asks = list[Ask](), list[AskHost]()  # not yet answered
         self.dead_letters: list[DeadLetter] = []
         self.lose: Callable[[Send], bool] = lambda send: False
         self._carriers: dict[type, Callable[..., object]] = {
@@ -106,6 +105,7 @@ class Cell:
             DeadLetter: self.dead_letters.append,
             KillWorker: self.killed.append,
             Refuse: self.refused.append,
+            Resign: self.resigned.append,
             **dict.fromkeys((Started, Audited), lambda command: None),
             OpenCell: self.opened.append,
             UpdateIndex: self.indexed.append,

@@ -85,6 +85,21 @@ def test_a_step_beside_streams_fits_their_target() -> None:
     assert max(seconds for seconds, _ in worker.took) > 0.15
 
 
+def test_a_prompt_beside_many_streams_has_half_of_each_step() -> None:
+    """However slow the streams alone are: who comes to a full worker gets its first token all the same."""
+    cell = hybrid(blocks=1024, itl_target_s=0.05)
+    worker = next(iter(cell.workers.values()))
+    worker.step_s = 0.06
+    for number in range(40):
+        cell.submit(f"stream {number}", prompt(17, first=1000 * number), params(200))
+    cell.run(until=lambda: len(worker.took) > 60)
+    cell.submit("late", prompt(600, first=45_000), params(2))
+    before = len(deltas(cell))
+    cell.run(until=lambda: cell.choice("late").generated > 0)
+    sizes = [sum(chunk.tokens for chunk in delta.chunks) for delta in deltas(cell)[before:] if delta.chunks]
+    assert sizes[:-1] and set(sizes[:-1]) == {40}
+
+
 def test_chunks_of_a_cold_worker_start_small_and_grow() -> None:
     """What a step costs is learnt from small ones: two large ones ahead could not be called back."""
     cell = hybrid(max_chunk_tokens=256)

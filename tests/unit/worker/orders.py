@@ -19,6 +19,7 @@ from libs.contracts.messages import (
     Until,
 )
 from libs.contracts.order import StandingOrder
+from libs.engine.worker.ports import Grammars
 from libs.engine.worker.residents import Residents
 from libs.engine.worker.step_values import StepReport, Taken
 from tests.fakes.engine import EOS_IDS, VOCAB_SIZE, FakeEngine, FakePool, FakeTier
@@ -102,17 +103,24 @@ class Stepper:
     """A worker whose boundaries a test calls one by one; it has taken an empty Snapshot of term 1, version 1."""
 
     def __init__(
-        self, *, pool: FakePool | None = None, nan_ids: frozenset[int] = frozenset(), max_batch_tokens: int = 64
+        self,
+        *,
+        pool: FakePool | None = None,
+        nan_ids: frozenset[int] = frozenset(),
+        max_batch_tokens: int = 64,
+        eos_ids: Sequence[int] = EOS_IDS,
+        grammars: Grammars | None = None,
     ) -> None:
         self.pool = pool or FakePool(IDENTITY.pool_blocks, BLOCK_TOKENS)
         self.tier = FakeTier(self.pool, IDENTITY.pool_blocks)
         self.engine = FakeEngine(self.pool, nan_ids=nan_ids)
         self.residents = Residents(
             replace(IDENTITY, max_batch_tokens=max_batch_tokens),
-            eos_ids=EOS_IDS,
+            eos_ids=eos_ids,
             vocab_size=VOCAB_SIZE,
             block_tokens=BLOCK_TOKENS,
             fill_counts=self.pool.fill_counts_N,
+            grammars=grammars,
         )
         self.orders = Orders()
         self.now_ns = 1000

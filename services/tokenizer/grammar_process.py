@@ -1,0 +1,79 @@
+"""The process in which grammars are tried: a fork of it for each, which its limits may end. Run by `Grammars`.
+
+A grammar is a client's program for a compiler that was not made for enemies: it may take for ever, or overflow the
+stack. Argument 1 is the model's directory, argument 2 a socket over which the sockets of the trials come.
+"""
+
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+
+from llguidance import LLTokenizer
+
+from libs.contracts import codec
+from libs.contracts.errors import InvalidRequest
+from libs.contracts.messages import Grammar
+from libs.structured.compiling import compile_grammar
+from libs.structured.resolve import resolve
+from libs.structured.vocabulary import open_vocabulary
+from libs.text.tokenizer import Tokenizer
+
+CPU_S = 1.0  # of one trial
+MEMORY_BYTES = 2 << 30  # addresses of this process and what a trial adds
+STACK_BYTES = 4 << 20  # workers have more: what passes here does not overflow theirs
+ACCEPTED, REFUSED = b"+", b"-"
+
+
+def main() -> None:
+    tokenizer = Tokenizer.from_dir(Path(sys.argv[1]))
+    control = socket.socket(fileno=int(sys.argv[2]))
+    vocabulary = open_vocabulary(tokenizer, tokenizer.eos_ids, tokenizer.vocab_size)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries who ends; the socket tells
+    while True:
+        _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if not descriptors:  # the tokenizer is gone
+            return
+        trial = socket.socket(fileno=descriptors[0])
+        if os.fork() == 0:
+            control.close()
+            _limit()
+            _try(vocabulary, trial)
+        trial.close()
+
+
+def _limit() -> None:
+    """From here on the kernel ends this process where it goes on for too long."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    signal.setitimer(signal.ITIMER_PROF, CPU_S)
+
+
+def _try(vocabulary: LLTokenizer, trial: socket.socket) -> None:
+    """Read one grammar, answer it resolved or the reason against it, and end."""
+    with trial, trial.makefile("rb") as incoming:
+        grammar = codec.decode(Grammar, incoming.read())
+        answers: list[bytes] = []
+        threading.stack_size(STACK_BYTES)
+        compiling = threading.Thread(target=lambda: answers.append(_answer(vocabulary, grammar)))
+        compiling.start()
+        compiling.join()
+        for answer in answers:
+            trial.sendall(answer)
+    os._exit(0)
+
+
+def _answer(vocabulary: LLTokenizer, grammar: Grammar) -> bytes:
+    try:
+        resolved = resolve(grammar)
+        compile_grammar(vocabulary, resolved)
+    except InvalidRequest as error:
+        return REFUSED + error.message.encode()
+    return ACCEPTED + codec.encode(resolved)
+
+
+if __name__ == "__main__":
+    main()

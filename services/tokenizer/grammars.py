@@ -1,0 +1,140 @@
+"""Has grammars tried in a process of their own, a few at once, and remembers the verdicts."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections import OrderedDict
+from pathlib import Path
+
+from libs.contracts import codec
+from libs.contracts.errors import HeadraceError, InvalidRequest, Overloaded, Unavailable
+from libs.contracts.messages import Grammar
+from libs.runtime.logs import get_logger
+from services.tokenizer.grammar_process import ACCEPTED, CPU_S
+
+AT_ONCE = 2  # trials that run side by side
+MOST_WAITING = 32
+PATIENCE_S = 15.0  # for a trial that gets no processor
+REMEMBERED_BYTES = 4 << 20  # of grammars with a verdict
+
+log = get_logger("tokenizer")
+
+
+class Grammars:
+    """The process begins with the first grammar, and anew when it died; it ends with this one."""
+
+    def __init__(self, model_dir: Path) -> None:
+        self._model_dir = model_dir
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._waiting = 0
+        self._verdicts = Verdicts()
+
+    def __enter__(self) -> "Grammars":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    async def check(self, grammar: Grammar) -> Grammar:
+        """`grammar` resolved: it compiles within the limits. Raises InvalidRequest, Overloaded or Unavailable."""
+        verdict = self._verdicts.get(grammar)
+        if verdict is None:
+            verdict = await self._tried(grammar)
+            self._verdicts.put(grammar, verdict)
+        if isinstance(verdict, Grammar):
+            return verdict
+        raise InvalidRequest(verdict, param=grammar.field)
+
+    async def _tried(self, grammar: Grammar) -> Grammar | str:
+        if self._waiting >= MOST_WAITING:
+            raise Overloaded("too many grammars wait to be compiled")
+        self._waiting += 1
+        try:
+            async with self._room:
+                return await self._try(grammar)
+        finally:
+            self._waiting -= 1
+
+    async def _try(self, grammar: Grammar) -> Grammar | str:
+        """The grammar resolved, or what is wrong with it."""
+        reader, writer = await asyncio.open_connection(sock=self._begin_trial())
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                writer.write(codec.encode(grammar))
+                writer.write_eof()
+                answer = await reader.read()
+        except TimeoutError as error:
+            raise Unavailable("the grammar could not be compiled in time") from error
+        except OSError as error:
+            raise Unavailable("the grammar could not be compiled") from error
+        finally:
+            writer.close()
+        if not answer:
+            log.warning("grammar_trial_ended", kind=grammar.kind, source_bytes=len(grammar.source))
+            return f"{grammar.field}: takes more than {CPU_S:g} s, or too much memory, to compile"
+        kind, rest = answer[:1], answer[1:]
+        return codec.decode(Grammar, rest) if kind == ACCEPTED else rest.decode()
+
+    def _begin_trial(self) -> socket.socket:
+        """Our end of the socket of a new trial."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._hand_over(theirs)
+            except HeadraceError:
+                ours.close()
+                raise
+        ours.setblocking(False)
+        return ours
+
+    def _hand_over(self, trial: socket.socket) -> None:
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        assert self._control is not None
+        try:
+            socket.send_fds(self._control, [b"t"], [trial.fileno()])
+        except OSError as error:
+            raise Unavailable("grammars cannot be compiled at the moment") from error
+
+    def _start(self) -> None:
+        self._stop()
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", "services.tokenizer.grammar_process", str(self._model_dir)]
+            self._process = subprocess.Popen([*command, str(theirs.fileno())], pass_fds=(theirs.fileno(),))
+        log.info("grammar_process_started", pid=self._process.pid)
+
+    def _stop(self) -> None:
+        if self._control is not None:
+            self._control.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+class Verdicts:
+    """What became of grammars: resolved, or what is wrong with it. The ones asked for latest, as many as have room."""
+
+    def __init__(self, most_bytes: int = REMEMBERED_BYTES) -> None:
+        self._most_bytes, self._bytes = most_bytes, 0
+        self._known: OrderedDict[Grammar, Grammar | str] = OrderedDict()
+
+    def get(self, grammar: Grammar) -> Grammar | str | None:
+        verdict = self._known.get(grammar)
+        if verdict is not None:
+            self._known.move_to_end(grammar)
+        return verdict
+
+    def put(self, grammar: Grammar, verdict: Grammar | str) -> None:
+        if grammar not in self._known:
+            self._bytes += _cost_bytes(grammar, verdict)
+        self._known[grammar] = verdict
+        while self._bytes > self._most_bytes:
+            self._bytes -= _cost_bytes(*self._known.popitem(last=False))
+
+
+def _cost_bytes(grammar: Grammar, verdict: Grammar | str) -> int:
+    return 500 + len(grammar.source) + len(verdict if isinstance(verdict, str) else verdict.source)
