@@ -7,7 +7,6 @@ import argparse
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from tests.compose.scan import problems
 
 NAME: Final = "headrace-test"
 MODEL: Final = "SmolLM2-135M-Instruct"
+LOGS: Final = Path(tempfile.gettempdir()) / "headrace-compose-test.log"
 MEGABYTE: Final = 1_000_000
 CONTROL_PLANE_BYTES: Final = 250 * MEGABYTE
 WORKER_BYTES: Final = 1500 * MEGABYTE
@@ -241,7 +241,8 @@ def _run(arguments: argparse.Namespace, doors: Doors, secrets: Path) -> None:
         both = Project(NAME, variables, "compose.yaml", "compose.cell2.yaml")
         second_cell(both, doors)
     except BaseException:
-        print(project.run("logs", "--tail=30"), file=sys.stderr)
+        LOGS.write_text(project.run("logs", "--no-color"))
+        say(f"the containers' logs: {LOGS}")
         raise
     finally:
         stop(project)
