@@ -37,6 +37,8 @@ CHART_SETS: Final = {  # from its own values, beside _INDEX; what is left can be
         "host",
         "port",
         "grpc_port",
+        "aliases",
+        "more_models",
         "api_key",
         "keys_path",
         "otlp_sample_key",

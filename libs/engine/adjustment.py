@@ -48,3 +48,4 @@ class Adjustment:
     allowed_W: npt.NDArray[np.uint32] | None = None
     mask_W: npt.NDArray[np.uint32] | None = None
     mask_ready: npt.NDArray[np.int32] | None = None
+    struct: object = None  # an engine's own form of it, kept where nothing of it moves between steps

@@ -29,7 +29,7 @@ async def started(pods: Pods) -> None:
     pods.start("headrace-valkey")
     password = (pods.secrets / "index_supervisor").read_text()
     await asyncio.wait_for(load_functions(f"redis://127.0.0.1:{pods.ports['valkey']}", password), 10)
-    for name in ("scheduler-c", "standby-c", "workers-c", "tokenizer", "gateway"):
+    for name in ("scheduler-c", "standby-c", "workers-c", "tokenizer-default", "gateway"):
         await asyncio.to_thread(pods.start, f"headrace-{name}")
     for pod in pods.pods.values():
         for container in pod.processes:
@@ -63,7 +63,7 @@ async def streamed(pods: Pods, model: str, at_token: int = 0) -> str:
 async def test_a_stream_outlives_the_pod_of_its_workers(tmp_path: Path) -> None:
     """The scheduler that led the lost pool ends, the other one begins with the new pool, and the text is the same."""
     model = resolve_model(DEFAULT_NAME, cache_root(), lambda done, total: None)
-    values = {**VALUES, "model": {"path": model.name}}
+    values = {**VALUES, "models": {"default": {"path": model.name}}}
     with running(values, model.parent, tmp_path) as pods:
         await started(pods)
         undisturbed = await streamed(pods, "SmolLM2-135M-Instruct")

@@ -1,8 +1,10 @@
 """The official client talks to a running stack as it does to its own service."""
 
 from collections.abc import AsyncIterator
+from typing import Any, Literal
 
 import openai
+import pydantic
 import pytest
 
 from tests.e2e.conftest import Stack
@@ -114,3 +116,34 @@ async def test_bad_requests_are_typed_errors(
     assert isinstance(raised.value.body, dict) and raised.value.body["message"]
     status = hybrid.status()
     assert (status["blocks"]["held"], status["waiting"], status["running"]) == (0, 0, 0)
+
+
+class Capital(pydantic.BaseModel):
+    """What the client makes a strict schema of."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+
+    city: str = pydantic.Field(max_length=20)
+    country: Literal["France", "Italy"]
+    inhabitants: int = pydantic.Field(ge=0, le=99_999_999)
+
+
+async def test_parse_answers_with_an_object_of_its_class(hybrid: Stack, client: openai.AsyncOpenAI) -> None:
+    """A schema made of a class, strict: whatever the model would write, its fields are there and of their types."""
+    asked: dict[str, Any] = {"model": hybrid.model, "messages": CAPITAL, "max_tokens": 96, "temperature": 0}
+    answer = await client.chat.completions.parse(**asked, response_format=Capital)
+
+    assert answer.choices[0].finish_reason == "stop"
+    assert isinstance(answer.choices[0].message.parsed, Capital)
+
+
+async def test_a_choice_comes_byte_for_byte(hybrid: Stack, client: openai.AsyncOpenAI) -> None:
+    """Characters that take several tokens, streamed and whole."""
+    text = "🐈 猫 🧑‍🚀 龜"
+    asked: dict[str, Any] = {"model": hybrid.model, "messages": CAPITAL, "max_tokens": 32, "temperature": 0}
+    asked["extra_body"] = {"structured_outputs": {"choice": [text]}}
+    whole = await client.chat.completions.create(**asked)
+    stream = await client.chat.completions.create(**asked, stream=True)
+
+    assert whole.choices[0].message.content == text
+    assert "".join([chunk.choices[0].delta.content or "" async for chunk in stream]) == text

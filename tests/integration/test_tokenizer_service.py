@@ -5,14 +5,16 @@ import json
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from libs.contracts import block_hash, flow
 from libs.contracts.errors import Unavailable
-from libs.contracts.messages import Accepted, Cancel, CellRecord, Prompt, Rejected, SamplingParams
+from libs.contracts.messages import Accepted, Cancel, CellRecord, Grammar, Prompt, Rejected, SamplingParams
 from libs.runtime.prefix_index import PrefixIndex
+from libs.structured.resolve import resolve
 from libs.text.model_files import read_model_files
 from libs.text.tokenizer import Tokenizer
 from tests.integration.servers import NatsServer, ValkeyServer
@@ -69,7 +71,9 @@ async def stage(quiet_stage: Stage) -> AsyncIterator[Stage]:
 async def test_a_prompt_becomes_a_sequence_and_the_gateway_hears_of_it(stage: Stage) -> None:
     """Ids, hashes and parameters reach the cell's queue, Accepted the gateway; then the request is acknowledged."""
     files = read_model_files(stage.model_dir)
-    sent = request(text="Hello, all! " * 5, echo_ids=True, params=SamplingParams(max_tokens=1000, seed=7))
+    grammar = Grammar("choice", '["a"]', "structured_outputs")
+    params = SamplingParams(max_tokens=1000, seed=7, grammar=grammar)
+    sent = request(text="Hello, all! " * 5, echo_ids=True, params=params)
     ids = tuple(Tokenizer(files).encode(sent.prompt.text, add_special_tokens=True))
 
     await stage.send(sent)
@@ -82,25 +86,27 @@ async def test_a_prompt_becomes_a_sequence_and_the_gateway_hears_of_it(stage: St
         HASH_KEY, tenant="tenant", model_digest="digest", adapter="", tokenizer_digest=files.digest
     )
     assert sequence.block_hashes == block_hash.block_hashes(HASH_KEY, root, ids, BLOCK_TOKENS)
-    assert sequence.params == SamplingParams(max_tokens=MAX_MODEL_LEN - len(ids), seed=7)
+    assert sequence.params == replace(params, max_tokens=MAX_MODEL_LEN - len(ids), grammar=resolve(grammar))
     assert sequence.deadline_unix_ms == sent.deadline_unix_ms
     assert work.traceparent == TRACEPARENT
     assert await stage.queue_is_empty()
 
 
 async def test_a_typed_error_goes_back_to_the_gateway(stage: Stage) -> None:
-    """Too long, unknown ids, time over: Rejected with code and field, and the request is acknowledged."""
+    """Too long, unknown ids, time over, no grammar: Rejected with code and field, and the request is acknowledged."""
     await stage.send(request("long", "x" * 1000))
     await stage.send(request("ids", prompt=Prompt(ids=(1, 2, 999_999), kind="ids")))
     await stage.send(request("late", deadline_unix_ms=1))
+    await stage.send(request("form", params=SamplingParams(grammar=Grammar("regex", "(", "guided_regex"))))
 
-    told = {message.request_id: message for message in [await stage.next_told() for _ in range(3)]}
+    told = {message.request_id: message for message in [await stage.next_told() for _ in range(4)]}
 
     errors = {name: (m.error.code, m.error.param) for name, m in told.items() if isinstance(m, Rejected)}
     assert errors == {
         "long": ("context_length_exceeded", "prompt"),
         "ids": ("invalid_request", "prompt"),
         "late": ("deadline_exceeded", ""),
+        "form": ("invalid_request", "guided_regex"),
     }
     assert await stage.queue_is_empty()
 

@@ -87,15 +87,15 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{/* The model, for who reads it. */}}
+{{/* One model, for who reads it. */}}
 {{- define "headrace.modelEnv" -}}
 {{- $prefix := printf "HR_%s" .service | upper }}
 - name: {{ $prefix }}_MODEL
-  value: {{ .root.Values.model.name | quote }}
+  value: {{ .model.name | quote }}
 - name: {{ $prefix }}_MODEL_DIR
-  value: /models/{{ .root.Values.model.path }}
+  value: /models/{{ .model.path }}
 - name: {{ $prefix }}_MAX_MODEL_LEN
-  value: {{ include "headrace.text" .root.Values.model.maxModelLen | quote }}
+  value: {{ include "headrace.text" .model.maxModelLen | quote }}
 {{- end }}
 
 {{/* Every container: an image, no rights, a root that nobody writes to. */}}
@@ -180,15 +180,15 @@ readinessProbe:
 {{/* The default model comes in an image and is copied; another lies in a volume of the cluster. */}}
 {{- define "headrace.modelVolume" -}}
 - name: models
-{{- if .Values.model.claim }}
-  persistentVolumeClaim: {claimName: {{ .Values.model.claim }}, readOnly: true}
+{{- if .Values.modelVolume.claim }}
+  persistentVolumeClaim: {claimName: {{ .Values.modelVolume.claim }}, readOnly: true}
 {{- else }}
   emptyDir: {}
 {{- end }}
 {{- end }}
 
 {{- define "headrace.modelContainer" -}}
-{{- if not .Values.model.claim }}
+{{- if not .Values.modelVolume.claim }}
 - name: model
   {{- include "headrace.container" (dict "root" . "image" "model") | nindent 2 }}
   volumeMounts:
@@ -218,7 +218,9 @@ readinessProbe:
 {{- define "headrace.cells" -}}
 {{- $groups := dict }}
 {{- range $name, $own := .Values.cells }}
-{{- $_ := set $groups $name (mergeOverwrite (deepCopy $.Values.cellDefaults) ($own | default dict)) }}
+{{- $cells := mergeOverwrite (deepCopy $.Values.cellDefaults) ($own | default dict) }}
+{{- if not (hasKey $.Values.models $cells.model) }}{{ fail (printf "cells.%s.model: there is no %s in models" $name $cells.model) }}{{ end }}
+{{- $_ := set $groups $name $cells }}
 {{- end }}
 {{- toJson $groups }}
 {{- end }}

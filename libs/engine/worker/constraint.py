@@ -13,16 +13,16 @@ WORD_BITS = 32
 
 
 class Constraint:
-    """See libs/engine/worker/ports.py. `send` has the thread of masks call `fill`, sometime."""
+    """See libs/engine/worker/ports.py. `wanted` notes that `fill` is to be called."""
 
-    def __init__(self, answer_ids: Sequence[int], vocab_size: int, send: Callable[["Constraint"], None]) -> None:
+    def __init__(self, answer_ids: Sequence[int], vocab_size: int, wanted: Callable[["Constraint"], None]) -> None:
         self.mask_W = np.zeros(-(-vocab_size // WORD_BITS), np.uint32)
         self.mask_ready = np.ones(1, np.int32)
         self.is_open = False
         self.failure = ""  # why nothing can follow, where that is the matcher's doing
         self._matcher: LLMatcher | None = None
         self._untaken = list(answer_ids)  # ids that the matcher has not consumed
-        self._send = send
+        self._wanted = wanted
         self._mask_address, self._mask_bytes = self.mask_W.ctypes.data, self.mask_W.nbytes
 
     def begin(self, matcher: LLMatcher) -> None:
@@ -40,7 +40,7 @@ class Constraint:
 
     def want(self) -> None:
         self.mask_ready[0] = 0
-        self._send(self)
+        self._wanted(self)
 
     def fill(self) -> None:
         """The step waits for this, so it comes to an end whatever happens."""

@@ -33,7 +33,8 @@ class WorkerGrammars:
         self._model_dir, self._eos_ids, self._vocab_size = model_dir, eos_ids, vocab_size
         self._wake = wake
         self._new: SimpleQueue[tuple[Grammar, Constraint] | None] = SimpleQueue()
-        self._wanted: SimpleQueue[Constraint | None] = SimpleQueue()
+        self._wanted: list[Constraint] = []  # by the step that is being put together
+        self._steps: SimpleQueue[list[Constraint] | None] = SimpleQueue()
         self._is_running = False
 
     def open(self, grammar: Grammar, answer_ids: Sequence[int]) -> Constraint:
@@ -42,13 +43,19 @@ class WorkerGrammars:
             self._is_running = True
             _start("grammars", self._compile_all)
             _start("masks", self._fill_all)
-        constraint = Constraint(answer_ids, self._vocab_size, self._wanted.put)
+        constraint = Constraint(answer_ids, self._vocab_size, self._wanted.append)
         self._new.put((grammar, constraint))
         return constraint
 
+    def fill_masks(self) -> None:
+        """Called by the step thread alone. The other thread is woken once a step: each time costs as much as a mask."""
+        if self._wanted:
+            self._steps.put(self._wanted.copy())
+            self._wanted.clear()
+
     def close(self) -> None:
         self._new.put(None)
-        self._wanted.put(None)
+        self._steps.put(None)
 
     def _compile_all(self) -> None:
         compiled = Compiled(lambda: _vocabulary(self._model_dir, self._eos_ids, self._vocab_size))
@@ -65,13 +72,9 @@ class WorkerGrammars:
             self._wake()
 
     def _fill_all(self) -> None:
-        while (constraint := self._wanted.get()) is not None:
-            try:
-                constraint.fill()
-            except Exception as error:
-                log.error("mask_failed", exc_info=error)
-            if constraint.failure:
-                log.warning("grammar_dead_end", reason=constraint.failure.split("\n")[0])
+        while (wanted := self._steps.get()) is not None:
+            for constraint in wanted:
+                _fill(constraint)
 
 
 class Compiled:
@@ -98,6 +101,16 @@ class Compiled:
         if self._vocabulary is None:
             self._vocabulary = self._open_vocabulary()
         return compile_grammar(self._vocabulary, grammar)
+
+
+def _fill(constraint: Constraint) -> None:
+    had_failed = bool(constraint.failure)
+    try:
+        constraint.fill()
+    except Exception as error:
+        log.error("mask_failed", exc_info=error)
+    if constraint.failure and not had_failed:
+        log.warning("grammar_dead_end", reason=constraint.failure.split("\n")[0])
 
 
 def _is_spent(first: LLMatcher) -> bool:

@@ -64,9 +64,15 @@ class Constraint(Protocol):
         """The answer has grown by this id. Not while the mask is being filled."""
 
     def want(self) -> None:
-        """Have the mask filled for what may follow now. Does not wait; a grammar that is at a dead end bans all."""
+        """Have the mask filled for what may follow now, with the next `Grammars.fill_masks`.
+
+        A grammar that is at a dead end bans all.
+        """
 
 
 class Grammars(Protocol):
     def open(self, grammar: Grammar, answer_ids: Sequence[int]) -> Constraint:
         """Begin to compile. Does not wait."""
+
+    def fill_masks(self) -> None:
+        """Begin to fill the masks that are wanted: those of one step. Does not wait."""

@@ -4,6 +4,7 @@ from typing import Any
 
 EVERYTHING: dict[str, Any] = {
     "images": {"digests": {"pool": "sha256:" + "0" * 64}, "pullSecrets": ["pull"]},
+    "models": {"small": {"name": "s", "aliases": ["t"], "path": "small", "maxModelLen": 128}},
     "settings": {"otlp_endpoint": "http://collector:4318"},
     "gateway": {
         "keysSecret": "keys",
@@ -11,7 +12,7 @@ EVERYTHING: dict[str, Any] = {
         "service": {"grpcPort": 50051},
         "ingress": {"host": "h", "className": "c", "tlsSecret": "t"},
     },
-    "cells": {"c": {"count": 2}, "other": {}},
+    "cells": {"c": {"count": 2}, "other": {"model": "small"}},
     "cellDefaults": {
         "maxCount": 5,
         "gpu": {"deviceClass": "gpu"},

@@ -10,7 +10,7 @@ import yaml
 from deploy.chart_files import texts
 from tests.unit.deploy.everything import EVERYTHING
 from tests.unit.deploy.helm import CHART, ROOT, Manifest, helm, refusal, render
-from tests.unit.deploy.manifests import complaints, containers, named, of_kind, pods
+from tests.unit.deploy.manifests import complaints, containers, environment, named, of_kind, pods
 
 PROFILES = [None, *sorted((CHART / "values").glob("*.yaml"))]
 ALL = {"everything": EVERYTHING, "cpu": {"autoscaling": {"kind": "cpu"}}, "keda": {"autoscaling": {"kind": "keda"}}}
@@ -130,6 +130,32 @@ def test_a_cell_is_a_scheduler_with_a_standby_and_one_pod_of_workers() -> None:
     assert len(sharing) == 6
 
 
+def test_models_stand_behind_the_same_gateways() -> None:
+    """Each with tokenizers and cells of its own; gateways know all of them, by every name."""
+    manifests = render(CHART / "values" / "two-models.yaml")
+    (door,) = named(manifests, "Deployment", "headrace-gateway")["spec"]["template"]["spec"]["containers"]
+    env = environment(door)
+    assert (env["HR_GATEWAY_MODEL"], env["HR_GATEWAY_ALIASES"]) == ("SmolLM2-135M-Instruct", "")
+    assert json.loads(env["HR_GATEWAY_MORE_MODELS"]) == [
+        {
+            "model": "mistral-7b-instruct",
+            "model_dir": "/models/mistral-7b-instruct",
+            "max_model_len": 32768,
+            "aliases": ["mistral"],
+        }
+    ]
+    served = {
+        name: {
+            value for each in containers(template) for key, value in environment(each).items() if key[-6:] == "_MODEL"
+        }
+        for name, template in pods(manifests)
+    }
+    for name in ("tokenizer-default", "scheduler-c", "standby-c", "workers-c"):
+        assert served[f"headrace-{name}"] == {"SmolLM2-135M-Instruct"}
+    for name in ("tokenizer-mistral", "scheduler-m", "standby-m", "workers-m"):
+        assert served[f"headrace-{name}"] == {"mistral-7b-instruct"}
+
+
 def test_workers_of_a_pod_share_one_claim_of_a_gpu() -> None:
     """The hand-over between them copies nothing only where both see the same memory."""
     manifests = render(CHART / "values" / "gpu.yaml")
@@ -147,7 +173,7 @@ def test_a_cell_is_added_by_load_and_removed_by_a_person() -> None:
         for each in of_kind(render(CHART / "values" / "observability.yaml"), "ScaledObject")
     }
     assert scaled.keys() == {
-        f"headrace-{name}" for name in ("gateway", "tokenizer", "workers-c", "scheduler-c", "standby-c")
+        f"headrace-{name}" for name in ("gateway", "tokenizer-default", "workers-c", "scheduler-c", "standby-c")
     }
     for name in ("headrace-workers-c", "headrace-scheduler-c", "headrace-standby-c"):
         behavior = scaled[name]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
@@ -179,6 +205,8 @@ def test_what_the_chart_repeats_of_the_code_is_as_the_code_says() -> None:
         ({"scheduler": {"settings": {"role": "both"}}}, "role"),
         ({"cells": {"c0": {}}}, "c0"),
         ({"cells": {"c": {"decode": 0}}}, "minimum"),
+        ({"cells": {"c": {"model": "other"}}}, "cells.c.model: there is no other in models"),
+        ({"models": {"more": {"name": "m"}}}, "maxModelLen"),
         ({"images": {"digests": {"gateway": "latest"}}}, "gateway"),
         ({"monitoring": {"dashboards": "yes"}}, "boolean"),
     ],

@@ -37,6 +37,8 @@ class Compiler:
         self.made.append(Lenient())
         return self.made[-1]
 
+    def fill_masks(self) -> None: ...
+
     def finish(self) -> None:
         for constraint in self.made:
             constraint.is_open = True

@@ -89,6 +89,8 @@ class SlowGrammars:
         self.made.put(constraint)
         return constraint
 
+    def fill_masks(self) -> None: ...
+
     def compile(self) -> None:
         self.made.get_nowait().begin(SMALL.matcher("regex", "(abc){1,5}d"))
 
