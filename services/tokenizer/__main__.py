@@ -49,7 +49,12 @@ async def main() -> None:
             )
             await serve_status(bus, lambda: status(config.instance, preparing), config.health_file)
             tokenizing = Tokenizing(bus, preparing, ring)
-            counts = {"bus": bus.counts, "index": index.counts, "requests": tokenizing.counts}
+            counts = {
+                "bus": bus.counts,
+                "index": index.counts,
+                "requests": tokenizing.counts,
+                "grammars": grammars.counts,
+            }
             facts = ProcessFacts(SERVICE, config.instance, ring, export, **counts)
             await serve_metrics(bus, process_metrics(facts))
             await tokenizing.run(until=stop, drain_s=config.drain_s)

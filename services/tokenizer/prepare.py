@@ -74,6 +74,7 @@ class Preparing:
         if request.params.grammar is not None:
             grammar = await self._grammars.check(request.params.grammar)
             request = replace(request, params=replace(request.params, grammar=grammar))
+            record.grammar_ns = time.monotonic_ns()
         ids = await self._threads.run(prompt_bytes, lambda: _timed_encode(encoder, request, stored_at, record))
         record.awake_ns = time.monotonic_ns()
         serving = await self._serving()
