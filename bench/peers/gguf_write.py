@@ -9,7 +9,9 @@ import numpy.typing as npt
 from gguf import GGUFWriter, LlamaFileType
 from gguf.constants import GGMLQuantizationType
 
+from libs.contracts.errors import ConfigError
 from libs.engine.checkpoint import open_checkpoint
+from libs.engine.families import Biases
 from libs.engine.gguf_convert import bf16_bits
 from libs.engine.gguf_tensors import LAYER_TENSORS, MODEL_TENSORS, UNTIED_HEAD
 from libs.engine.gguf_tokenizer import CONTROL, USER_DEFINED
@@ -22,8 +24,13 @@ ROTARY: Final = ("attn_q.weight", "attn_k.weight")
 
 
 def write_gguf(model_dir: Path, gguf_path: Path) -> None:
-    """Convert the model; gguf_path appears complete or not at all. Raises ConfigError for a damaged model."""
+    """Convert the model; gguf_path appears complete or not at all.
+
+    Raises: ConfigError for a damaged model, and for one that is not a plain Llama without padding.
+    """
     model = load_model_config(model_dir)
+    if model.architecture != "LlamaForCausalLM" or model.rope.scaling or model.padding_rows or model.biases != Biases():
+        raise ConfigError(f"{model_dir} is not a plain Llama model, which alone is written as GGUF")
     part = gguf_path.with_suffix(".part")
     writer = GGUFWriter(part, "llama")
     _add_numbers(writer, model, model_dir.name)

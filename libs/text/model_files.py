@@ -30,7 +30,8 @@ class ModelFiles:
 
     `eos_ids` are the ends the model declares (generation_config.json, else config.json); `special_tokens` maps a
     role such as "bos_token" to its text; `sampling` holds the parameters that generation_config.json recommends, by the
-    names that clients use; `digest` is stable for equal tokenizer.json and template.
+    names that clients use; `rows` is how many ids the model's matrices have, 0 where config.json does not say; `digest`
+    is stable for equal tokenizer.json and template.
     """
 
     tokenizer_json: str
@@ -38,6 +39,7 @@ class ModelFiles:
     special_tokens: Mapping[str, str]
     eos_ids: frozenset[int]
     digest: str
+    rows: int = 0
     sampling: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -57,6 +59,7 @@ def read_model_files(model_dir: Path) -> ModelFiles:
         special_tokens=MappingProxyType(_special_tokens(config)),
         eos_ids=_eos_ids(model_dir),
         digest=_digest(tokenizer_json, chat_template or ""),
+        rows=_rows(_read_json(model_dir / "config.json").get("vocab_size")),
         sampling=MappingProxyType(_sampling(_read_json(model_dir / "generation_config.json"))),
     )
 
@@ -89,6 +92,11 @@ def _special_tokens(config: dict[str, Any]) -> dict[str, str]:
         if isinstance(text, str):
             found[role] = text
     return found
+
+
+def _rows(vocab_size: Any) -> int:
+    """What is no such number is for the engine to refuse."""
+    return vocab_size if isinstance(vocab_size, int) and not isinstance(vocab_size, bool) and vocab_size > 0 else 0
 
 
 def _sampling(generation: dict[str, Any]) -> dict[str, float]:

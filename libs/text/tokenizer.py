@@ -39,6 +39,7 @@ class Tokenizer:
         self._special = {added[token_id].content: (token_id, added[token_id]) for token_id in self._special_ids}
         self._special_pattern = _any_of(self._special)
         self.longest_token_bytes = max(map(len, self._bytes))  # no token stands for more
+        self._known_ids = min(len(self._bytes), files.rows or len(self._bytes))
         self.eos_ids = files.eos_ids
         self.digest = files.digest
 
@@ -49,8 +50,8 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """One more than the highest id that has a token; a model's matrix may have more rows than this."""
-        return len(self._bytes)
+        """One more than the highest id that has a token and a row of the model's matrices; either may have more."""
+        return self._known_ids
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Ids of text; added tokens spelled out in it become their ids, except where `guard` marked them.
@@ -59,11 +60,16 @@ class Tokenizer:
             add_special_tokens: put the tokens around it that the model wants, such as BOS. For a raw prompt;
                 a rendered chat template has written them already.
 
-        Raises: InvalidRequest when text is not valid Unicode (it holds a lone surrogate).
+        Raises: InvalidRequest when text is not valid Unicode (it holds a lone surrogate), or spells a token that was
+            added to the tokenizer and that the model does not know.
         """
         if MARK in text:
-            return [token_id for piece in self._pieces(text) for token_id in piece]
-        return _ids(self._backend, text, add_special_tokens)
+            ids = [token_id for piece in self._pieces(text) for token_id in piece]
+        else:
+            ids = _ids(self._backend, text, add_special_tokens)
+        if self._known_ids < len(self._bytes) and max(ids, default=0) >= self._known_ids:
+            raise InvalidRequest(f"the text holds a token that the model does not know: it has {self._known_ids}")
+        return ids
 
     def guard(self, text: str) -> str:
         """Mark each special token in untrusted text, so that `encode` gives the ids of its letters instead."""

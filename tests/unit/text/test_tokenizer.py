@@ -1,6 +1,7 @@
 """Text to ids, ids to bytes, and untrusted text that spells control tokens."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,3 +123,17 @@ def test_a_tokenizer_that_cannot_be_used_stops_the_process(content: str) -> None
     """Damaged files, and ways of spelling that this code does not know, are configuration errors."""
     with pytest.raises(ConfigError, match=r"tokenizer\.json"):
         Tokenizer(ModelFiles(content, None, {}, frozenset(), ""))
+
+
+def test_a_token_that_the_model_has_no_row_for_is_the_clients_error() -> None:
+    """Tokenizers of fine-tuned models may have more tokens than their matrices have rows: other text is as ever."""
+    known = Tokenizer(small_files())
+    first_unknown = known.vocab_size - 1
+    tokenizer = Tokenizer(replace(small_files(), rows=first_unknown))
+    spelled = known.token_bytes(first_unknown).decode()
+
+    assert tokenizer.vocab_size == first_unknown
+    assert tokenizer.encode("a b", add_special_tokens=True) == known.encode("a b", add_special_tokens=True)
+    for text in (spelled, tokenizer.guard("<s>") + spelled):
+        with pytest.raises(InvalidRequest, match="does not know"):
+            tokenizer.encode(text, add_special_tokens=False)
