@@ -3,6 +3,8 @@
 The library does not raise: a matcher has an error state, and stays in it.
 """
 
+import re
+
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from libs.contracts.messages import Grammar
@@ -14,6 +16,7 @@ STEP_LEXER_FUEL = 200_000  # of one mask: about 14 ms
 STEP_MAX_ITEMS = 50_000  # of one mask: about 3 ms
 MAX_LEXER_STATES = 40_000  # of all answers that share a compiled grammar: about 32 MB
 MAX_GRAMMAR_SYMBOLS = 200_000
+ADVICE = re.compile(r"[.;] (Enable|either increase) .*", re.DOTALL)  # to whoever calls the library
 
 
 def compile_grammar(vocabulary: LLTokenizer, grammar: Grammar) -> LLMatcher:
@@ -34,7 +37,7 @@ def compile_grammar(vocabulary: LLTokenizer, grammar: Grammar) -> LLMatcher:
     )
     matcher = LLMatcher(vocabulary, grammar.source, log_level=0, limits=limits)
     if matcher.is_error():
-        raise GrammarRefused(grammar, matcher.get_error())
+        raise GrammarRefused(grammar, ADVICE.sub("", matcher.get_error()))
     matcher.compute_bitmask()  # of a cycle without content only this tells that nothing matches
     if matcher.is_error():
         raise GrammarRefused(grammar, f"nothing matches it, or too much at once ({matcher.get_error().split()[0]})")
