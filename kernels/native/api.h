@@ -64,6 +64,16 @@ struct HrTop {
   float logprob;
 };
 
+// How likely an id was to follow a token, by the raw logits.
+struct HrScore {
+  int32_t id;
+  // Results.
+  float logprob;
+  int32_t rank;       // 1 + the number of ids with greater logits
+  int32_t top_count;  // given, with the room for them
+  HrTop* top;         // [top_count]: the likeliest ids, best first; equal ones by id
+};
+
 // What becomes of a row's logits before a token is drawn, in the order of the fields. Log-probabilities know nothing of it.
 struct HrAdjust {
   const int32_t* seen;    // [seen_count] different ids
@@ -100,6 +110,10 @@ struct HrRow {
   HrRow* forks;
   HrTop* top;         // [top_count] results: the likeliest ids that are not banned, best first; equal ones by id
   int32_t top_count;  // needs wants_logprob
+  int32_t top_is_raw;  // 1: the likeliest by the raw logits, banned or not
+  // Of the row's first `score_count` tokens, whether it draws or not.
+  int32_t score_count;
+  HrScore* scores;
 };
 
 struct HrContext;  // a thread team and scratch memory; one per thread that steps

@@ -25,6 +25,9 @@ constexpr int32_t VALUES[] = {
 
     HR_SIZE(HrTop), HR_AT(HrTop, id), HR_AT(HrTop, logprob),
 
+    HR_SIZE(HrScore), HR_AT(HrScore, id), HR_AT(HrScore, logprob), HR_AT(HrScore, rank), HR_AT(HrScore, top_count),
+    HR_AT(HrScore, top),
+
     HR_SIZE(HrAdjust), HR_AT(HrAdjust, seen), HR_AT(HrAdjust, counts), HR_AT(HrAdjust, repetition),
     HR_AT(HrAdjust, frequency), HR_AT(HrAdjust, presence), HR_AT(HrAdjust, seen_count), HR_AT(HrAdjust, bias_ids),
     HR_AT(HrAdjust, bias), HR_AT(HrAdjust, allowed), HR_AT(HrAdjust, mask), HR_AT(HrAdjust, mask_ready),
@@ -35,6 +38,7 @@ constexpr int32_t VALUES[] = {
     HR_AT(HrRow, position), HR_AT(HrRow, key), HR_AT(HrRow, adjust), HR_AT(HrRow, wants_logprob),
     HR_AT(HrRow, token), HR_AT(HrRow, is_nan), HR_AT(HrRow, logprob),
     HR_AT(HrRow, fork_count), HR_AT(HrRow, forks), HR_AT(HrRow, top), HR_AT(HrRow, top_count),
+    HR_AT(HrRow, top_is_raw), HR_AT(HrRow, score_count), HR_AT(HrRow, scores),
 };
 
 }  // namespace

@@ -16,6 +16,7 @@ namespace hr {
 namespace {
 
 constexpr int32_t FEW_TOKENS = 8;
+constexpr int32_t SCORED_TOGETHER = 32;  // tokens whose logits are in memory at once
 
 bool all_finite(const float* x, int64_t count) {
   uint32_t bad = 0;
@@ -48,7 +49,7 @@ class Step {
     for (int32_t windowed = 0; windowed < 2; ++windowed) {
       if (!has_layer(windowed)) continue;
       plan(c_.plans[windowed], in_.rows, in_.row_count, windowed);
-      plan(c_.end_plans[windowed], c_.ends.data(), ends_.tokens, windowed);
+      plan(c_.end_plans[windowed], c_.ends.data(), static_cast<int32_t>(c_.ends.size()), windowed);
     }
     make_room_for_drawing();
   }
@@ -106,26 +107,33 @@ class Step {
     }
   }
 
-  // The last tokens of rows that draw, as rows of their own.
+  // The last tokens of rows that draw, and all tokens of rows that are scored, as rows of their own.
   void place_ends() {
     c_.ends.clear();
     c_.end_tokens.clear();
     c_.end_of.clear();
+    c_.scored.clear();
+    c_.scores.clear();
     for (int32_t r = 0; r < in_.row_count; ++r) {
       HrRow& row = in_.rows[r];
       clear(row);
       for (int32_t i = 0; i < row.fork_count; ++i) clear(row.forks[i]);
-      const bool has_end = in_.logits || row.draws;
-      c_.end_of.push_back(has_end ? static_cast<int32_t>(c_.ends.size()) : -1);
+      const bool has_end = in_.logits || row.draws || row.score_count;
+      const int32_t first = static_cast<int32_t>(c_.end_tokens.size()), tokens = row.score_count ? row.tokens : 1;
+      c_.end_of.push_back(has_end ? first + tokens - 1 : -1);
       if (!has_end) continue;
       HrRow end = row;
-      end.start = static_cast<int32_t>(c_.ends.size());
-      end.base = row.base + row.tokens - 1;
-      end.tokens = 1;
+      end.start = first;
+      end.base = row.base + row.tokens - tokens;
+      end.tokens = tokens;
       c_.ends.push_back(end);
-      c_.end_tokens.push_back(row.start + row.tokens - 1);
+      for (int32_t i = 0; i < tokens; ++i) c_.end_tokens.push_back(row.start + row.tokens - tokens + i);
+      for (int32_t i = 0; i < row.score_count; ++i) {
+        c_.scored.push_back(first + i);
+        c_.scores.push_back({&row, row.scores + i});
+      }
     }
-    const size_t count = c_.ends.size();
+    const size_t count = c_.end_tokens.size();
     ends_ = {c_.end_hidden.at_least<float>(count * model_.hidden), static_cast<int32_t>(count)};
     end_q_ = c_.end_q.at_least<char>(count * query_bytes());
   }
@@ -156,7 +164,9 @@ class Step {
       c_.states = std::make_unique<SampleState[]>(draws);
       c_.state_count = draws;
     }
-    head_input_ = c_.head_input.at_least<char>(most * token_bytes(*model_.head));
+    const size_t scored = std::min<size_t>(c_.scores.size(), SCORED_TOGETHER);
+    head_input_ = c_.head_input.at_least<char>(std::max(most, scored) * token_bytes(*model_.head));
+    score_logits_ = c_.score_logits.at_least<float>(scored * model_.vocab);
     logits_ = in_.logits ? in_.logits : c_.logits.at_least<float>(most * model_.vocab);
   }
 
@@ -331,32 +341,49 @@ class Step {
     c_.team.add(in_.row_count, [this](int64_t r, int) {
       HrRow& row = in_.rows[r];
       const int32_t end = c_.end_of[r];
+      const int32_t ends = row.score_count ? row.tokens : 1;
       row.is_nan = !all_finite(all_.hidden + int64_t{row.start} * model_.hidden, int64_t{row.tokens} * model_.hidden) ||
-                   (end >= 0 && !all_finite(ends_.hidden + int64_t{end} * model_.hidden, model_.hidden));
+                   (end >= 0 && !all_finite(ends_.hidden + int64_t{end + 1 - ends} * model_.hidden,
+                                            int64_t{ends} * model_.hidden));
     });
+    add_scores();
     c_.team.add(1, [this](int64_t, int) {
       for (int32_t r = 0; r < in_.row_count; ++r) {
         HrRow& row = in_.rows[r];
-        if (c_.end_of[r] < 0 || (row.is_nan && !in_.logits)) continue;
+        if (!(in_.logits || row.draws) || (row.is_nan && !in_.logits)) continue;
         c_.drawn.push_back(c_.end_of[r]);
         draw_from_last_head(row);
         for (int32_t i = 0; i < row.fork_count; ++i) draw_from_last_head(row.forks[i]);
       }
     });
-    c_.team.add_counted([this] { return rms_norm_tiles(final_norm()); },
-                        [this](int64_t tile, int) { rms_norm_tile(final_norm(), tile); });
+    c_.team.add_counted([this] { return rms_norm_tiles(drawn_norm()); },
+                        [this](int64_t tile, int) { rms_norm_tile(drawn_norm(), tile); });
     c_.team.add_counted([this] { return linear_tiles(head()); }, [this](int64_t tile, int) { linear_tile(head(), tile); });
     c_.team.label(HR_OP_SAMPLE);
     c_.team.add_counted([this] { return adjust_tiles(adjust()); }, [this](int64_t tile, int) { adjust_tile(adjust(), tile); });
     c_.team.add_counted([this] { return sample_tiles(sample()); }, [this](int64_t tile, int) { sample_tile(sample(), tile); });
   }
 
+  // A few tokens at a time, so that the room for their logits stays small.
+  void add_scores() {
+    const int32_t count = static_cast<int32_t>(c_.scores.size());
+    for (int32_t first = 0; first < count; first += SCORED_TOGETHER) {
+      const int32_t tokens = std::min(SCORED_TOGETHER, count - first);
+      const RmsNormArgs norm = final_norm(c_.scored.data() + first, tokens);
+      const ScoreArgs scores{score_logits_, model_.vocab, tokens, c_.scores.data() + first};
+      c_.team.add(rms_norm_tiles(norm), [norm](int64_t tile, int) { rms_norm_tile(norm, tile); });
+      add_linear(HR_OP_HEAD, {model_.head, head_input_, tokens, nullptr, score_logits_});
+      c_.team.add(score_tiles(scores), [scores](int64_t tile, int) { score_tile(scores, tile); });
+    }
+  }
+
   int32_t heads() const { return static_cast<int32_t>(c_.drawn.size()); }
   int32_t drawing() const { return static_cast<int32_t>(c_.drawing.size()); }
-  RmsNormArgs final_norm() const {
-    return {ends_.hidden, c_.drawn.data(), model_.final_norm, head_input_, heads(), model_.hidden, model_.rms_eps,
+  RmsNormArgs final_norm(const int32_t* ends, int32_t count) const {
+    return {ends_.hidden, ends, model_.final_norm, head_input_, count, model_.hidden, model_.rms_eps,
             input_dtype_, int8_reader(*model_.head)};
   }
+  RmsNormArgs drawn_norm() const { return final_norm(c_.drawn.data(), heads()); }
   LinearArgs head() const { return {model_.head, head_input_, heads(), nullptr, logits_}; }
   AdjustArgs adjust() const {
     return {logits_, model_.vocab, static_cast<int32_t>(c_.adjustments.size()), c_.adjustments.data()};
@@ -381,7 +408,7 @@ class Step {
   Flow all_, ends_;  // the step's tokens; the last ones of rows that draw
   int32_t input_dtype_, kv_dtype_;
   size_t own_bytes_;
-  float *qkv_, *logits_, *adjusted_;
+  float *qkv_, *logits_, *adjusted_, *score_logits_;
   char *prepared_, *q_, *end_q_, *attended_, *gated_, *head_input_;
   int32_t *positions_, *blocks_;
 };

@@ -9,6 +9,7 @@
 #include "api.h"
 #include "paged_attention.h"
 #include "sample.h"
+#include "score.h"
 #include "scratch.h"
 #include "team.h"
 
@@ -23,10 +24,13 @@ struct HrContext {
   hr::Team team;
   std::vector<Prepared> prepared;
   hr::AttentionPlan plans[2], end_plans[2];  // of layers that see everything, and of windowed ones
-  hr::Buffer positions, blocks, hidden, normed, qkv, q, attended, gate_up, gated, end_hidden, end_q, head_input, logits, adjusted;
-  std::vector<HrRow> ends;          // the last tokens of rows that draw
-  std::vector<int32_t> end_tokens;  // [ends]: which of the step's tokens each is
-  std::vector<int32_t> end_of;      // [rows]: its end, −1 where there is none
+  hr::Buffer positions, blocks, hidden, normed, qkv, q, attended, gate_up, gated, end_hidden, end_q, head_input, logits;
+  hr::Buffer adjusted, score_logits;
+  std::vector<HrRow> ends;          // the last tokens of rows that draw, all of those that are scored
+  std::vector<int32_t> end_tokens;  // which of the step's tokens these are
+  std::vector<int32_t> end_of;      // [rows]: the last of its tokens among them, −1 where there is none
+  std::vector<int32_t> scored;      // which of the end tokens are scored
+  std::vector<hr::ScoreItem> scores;  // of each of those
   std::vector<int32_t> drawn;       // ends whose logits are computed
   std::vector<HrRow*> drawing;      // their rows and these rows' forks
   std::vector<int32_t> heads;       // of each of these, whose logits it draws from

@@ -58,6 +58,16 @@ int32_t check_adjust(const HrAdjust& adjust, int32_t vocab) {
   return check_ids(adjust.banned, adjust.banned_count, vocab);
 }
 
+int32_t check_scores(const HrRow& row, int32_t vocab) {
+  if (row.score_count < 0 || row.score_count > row.tokens || (row.score_count > 0 && !row.scores)) return ERROR_BAD_ROWS;
+  for (int32_t i = 0; i < row.score_count; ++i) {
+    const HrScore& score = row.scores[i];
+    if (score.top_count < 0 || (score.top_count > 0 && !score.top)) return ERROR_BAD_ROWS;
+    if (score.id < 0 || score.id >= vocab) return ERROR_BAD_ID;
+  }
+  return STEP_OK;
+}
+
 int32_t check_draws(const HrRow& row, int32_t vocab) {
   if (row.top_count < 0 || (row.top_count > 0 && !(row.top && row.wants_logprob))) return ERROR_BAD_ROWS;
   return row.adjust ? check_adjust(*row.adjust, vocab) : STEP_OK;
@@ -112,6 +122,7 @@ int32_t check_rows(const StepInput& input) {
     if (int64_t{row.base} + row.tokens > input.model->positions) return ERROR_TOO_LONG;
     if (int32_t error = check_table(row, *input.pool)) return error;
     if (int32_t error = check_forks(row, input.model->vocab)) return error;
+    if (int32_t error = check_scores(row, input.model->vocab)) return error;
   }
   if (start != input.tokens) return ERROR_BAD_ROWS;
   for (int32_t i = 0; i < input.tokens; ++i) {

@@ -47,6 +47,15 @@ class HrTop(ctypes.Structure):
     _fields_ = (("id", ctypes.c_int32), ("logprob", ctypes.c_float))
 
 
+class HrScore(ctypes.Structure):
+    _fields_ = (
+        ("id", ctypes.c_int32),
+        ("logprob", ctypes.c_float),
+        *((name, ctypes.c_int32) for name in ("rank", "top_count")),
+        ("top", ctypes.c_void_p),
+    )
+
+
 class HrAdjust(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("seen", "counts")),
@@ -70,11 +79,12 @@ class HrRow(ctypes.Structure):
         ("logprob", ctypes.c_float),
         ("fork_count", ctypes.c_int32),
         *((name, ctypes.c_void_p) for name in ("forks", "top")),
-        ("top_count", ctypes.c_int32),
+        *((name, ctypes.c_int32) for name in ("top_count", "top_is_raw", "score_count")),
+        ("scores", ctypes.c_void_p),
     )
 
 
-STRUCTS: Final = (HrLinear, HrLayer, HrModel, HrPool, HrTop, HrAdjust, HrRow)
+STRUCTS: Final = (HrLinear, HrLayer, HrModel, HrPool, HrTop, HrScore, HrAdjust, HrRow)
 
 
 def layout() -> Iterator[int]:

@@ -1,6 +1,6 @@
 """Chained keyed hashes of prompt blocks: what the Redis index knows a prefix by.
 
-A hash names one block and everything before it: root = H(key, tenant, model, adapter, tokenizer), then
+A hash names one block and everything before it: root = H(key, tenant, model, adapter, tokenizer, salt), then
 h_i = H(key, h_{i−1}, ids of block i). BLAKE2b with a deployment key (RFC 7693), 16 bytes. They only choose a cell;
 blocks are matched by tokens.
 """
@@ -12,9 +12,11 @@ from collections.abc import Sequence
 HASH_BYTES = 16
 
 
-def root_hash(key: bytes, *, tenant: str, model_digest: str, adapter: str, tokenizer_digest: str) -> bytes:
+def root_hash(
+    key: bytes, *, tenant: str, model_digest: str, adapter: str, tokenizer_digest: str, salt: str = ""
+) -> bytes:
     """The parent of every first block. `key` is 1 to 64 bytes and secret to the deployment."""
-    parts = [part.encode() for part in (tenant, model_digest, adapter, tokenizer_digest)]
+    parts = [part.encode() for part in (tenant, model_digest, adapter, tokenizer_digest, salt)]
     framed = b"".join(
         struct.pack("<I", len(part)) + part for part in parts
     )  # lengths: no two lists of parts look alike

@@ -3,7 +3,7 @@
 Knows nothing of requests, orders or blocks' owners: rows come with their block tables and parameters.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
@@ -13,12 +13,13 @@ import numpy.typing as npt
 import torch
 
 from libs.contracts.errors import ConfigError
-from libs.contracts.messages import SamplingParams
+from libs.contracts.messages import PromptScores, SamplingParams
 from libs.engine.model import Model
 from libs.engine.model_config import ModelConfig
 from libs.engine.pool import TORCH_DTYPES, KvPool
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 from libs.engine.sampling import draw
+from libs.engine.scoring import score_row
 from libs.engine.step import build_batch
 from libs.engine.tensors import Progress
 from libs.engine.weights import load_weights
@@ -27,6 +28,7 @@ __all__ = ["Engine", "SampleSpec", "Sampled", "StepRow"]
 
 WARM_UP_TOKENS: Final = 33
 NOT_FINITE: Final = Sampled(token_id=-1, logprob=None, is_nan=True)
+NOTHING_DRAWN: Final = Sampled(token_id=-1, logprob=None, is_nan=False)
 
 
 class Engine:
@@ -102,6 +104,7 @@ class Engine:
         batch = build_batch(rows, pool.kv_NLCHTD, self.model.windows)
         x_MK = self.model.forward(batch, pool.kv_NLCHTD)
         finite_R = _finite_rows(x_MK, batch.starts_R)
+        scores = self._score(x_MK, rows, batch.starts_R, finite_R)
         drawing = [index for index, row in enumerate(rows) if row.sample is not None and finite_R[index]]
         results: list[Sampled | None] = [
             None if finite else replace(NOT_FINITE, forks=(NOT_FINITE,) * len(row.forks))
@@ -109,14 +112,31 @@ class Engine:
         ]
         if not drawing:
             _publish(rows, finite_R, pool)
-            return results
+            return _with_scores(results, scores)
         logits_RV = self.model.logits(x_MK.index_select(0, batch.last_R[drawing]))
         logits_finite = _finite(logits_RV)
         finite_R[drawing] = logits_finite
         _publish(rows, finite_R, pool)
         for index, drawn in zip(drawing, _draw_finite(logits_RV, logits_finite, rows, drawing), strict=True):
             results[index] = drawn
-        return results
+        return _with_scores(results, scores)
+
+    def _score(
+        self,
+        x_MK: torch.Tensor,
+        rows: Sequence[StepRow],
+        starts_R: npt.NDArray[np.int64],
+        finite_R: npt.NDArray[np.bool_],
+    ) -> dict[int, PromptScores]:
+        """By row, where asked for; rows whose logits are not finite are marked as such."""
+        scores = {}
+        for index, row in enumerate(rows):
+            if row.scored_ids and finite_R[index]:
+                found = score_row(self.model.logits, x_MK[starts_R[index] :][: len(row.token_ids)], row)
+                finite_R[index] = found is not None
+                if found is not None:
+                    scores[index] = found
+        return scores
 
 
 def _draw_finite(
@@ -132,6 +152,13 @@ def _draw_finite(
         row = rows[index]
         first, *forks = [next(drawn) if is_finite else NOT_FINITE for _ in _specs(row)]
         results.append(replace(first, forks=tuple(forks)) if forks else first)
+    return results
+
+
+def _with_scores(results: list[Sampled | None], scores: Mapping[int, PromptScores]) -> list[Sampled | None]:
+    for index, found in scores.items():
+        result = results[index] or NOTHING_DRAWN
+        results[index] = result if result.is_nan else replace(result, scores=found)
     return results
 
 

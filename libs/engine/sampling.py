@@ -33,25 +33,30 @@ def draw(logits_RV: torch.Tensor, specs: Sequence[SampleSpec]) -> list[Sampled]:
     if drawing := torch.nonzero(adjusted_RV.amax(dim=1) > -torch.inf)[:, 0].tolist():
         some = [specs[row] for row in drawing]
         ids_R[drawing] = sample(adjusted_RV[drawing], _filters(some), _keys(some), _positions(some))
-    logprobs: list[float | None] = [None] * len(specs)
-    if wanted := [row for row in drawing if specs[row].params.logprobs >= 0]:
-        at = torch.tensor(wanted)
-        for row, logprob in zip(wanted, log_softmax(logits_RV[at], ids_R[at][:, None])[:, 0].tolist(), strict=True):
-            logprobs[row] = logprob
     return [
-        Sampled(token, logprob, False, _likeliest(logits_RV[row], adjusted_RV[row], specs[row].candidates))
-        for row, (token, logprob) in enumerate(zip(ids_R.tolist(), logprobs, strict=True))
+        _sampled(token, spec, logits_V, adjusted_V)
+        for token, spec, logits_V, adjusted_V in zip(ids_R.tolist(), specs, logits_RV, adjusted_RV, strict=True)
     ]
 
 
-def _likeliest(logits_V: torch.Tensor, adjusted_V: torch.Tensor, count: int) -> tuple[Candidate, ...]:
-    """The best `count` ids that are not banned, equal ones by id."""
+def _sampled(token: int, spec: SampleSpec, logits_V: torch.Tensor, adjusted_V: torch.Tensor) -> Sampled:
+    if spec.candidates:
+        told = tuple(map(Candidate, *_likeliest(logits_V, adjusted_V, spec.candidates)))
+        return Sampled(token, None, False, told)
+    if spec.params.logprobs < 0 or token == NONE_ALLOWED:
+        return Sampled(token, None, False)
+    logprob = log_softmax(logits_V[None], torch.tensor([[token]])).item()
+    ids, logprobs = _likeliest(logits_V, logits_V, spec.params.logprobs)
+    return Sampled(token, logprob, False, top_ids=tuple(ids), top_logprobs=tuple(logprobs))
+
+
+def _likeliest(logits_V: torch.Tensor, ranked_V: torch.Tensor, count: int) -> tuple[list[int], list[float]]:
+    """The best `count` ids that are not banned, equal ones by id, and their log-probabilities by the raw logits."""
     if not count:
-        return ()
-    ids_J = torch.sort(adjusted_V, descending=True, stable=True).indices[:count]
-    ids_J = ids_J[adjusted_V[ids_J] > -torch.inf]
-    logprobs_J = log_softmax(logits_V[None], ids_J[None])[0]
-    return tuple(map(Candidate, ids_J.tolist(), logprobs_J.tolist()))
+        return [], []
+    ids_J = torch.sort(ranked_V, descending=True, stable=True).indices[:count]
+    ids_J = ids_J[ranked_V[ids_J] > -torch.inf]
+    return ids_J.tolist(), log_softmax(logits_V[None], ids_J[None])[0].tolist()
 
 
 def _adjusted(logits_RV: torch.Tensor, specs: Sequence[SampleSpec]) -> torch.Tensor:

@@ -22,33 +22,38 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from protos.v1 import common_pb2 as protos_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17protos/v1/control.proto\x12\x0bheadrace.v1\"S\n\x06\x43\x61ncel\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x18\n\x10\x64\x65\x61\x64line_unix_ms\x18\x02 \x01(\x04\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\r\n\x05\x65poch\x18\x04 \x01(\r\"[\n\x06StopAt\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63hoice\x18\x02 \x01(\r\x12\x10\n\x08position\x18\x03 \x01(\r\x12\x0c\n\x04term\x18\x04 \x01(\x04\x12\r\n\x05\x65poch\x18\x05 \x01(\r\"[\n\x06Resend\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63hoice\x18\x02 \x01(\r\x12\x10\n\x08position\x18\x03 \x01(\r\x12\x0c\n\x04term\x18\x04 \x01(\x04\x12\r\n\x05\x65poch\x18\x05 \x01(\r\"L\n\tDelivered\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06totals\x18\x02 \x03(\r\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\r\n\x05\x65poch\x18\x04 \x01(\r\"+\n\x06\x45xited\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x0c\n\x04term\x18\x02 \x01(\x04\"\x1c\n\x0bStatusQuery\x12\r\n\x05\x61udit\x18\x01 \x01(\x08\"\x94\x02\n\x0e\x43ontrolMessage\x12%\n\x06\x63\x61ncel\x18\x01 \x01(\x0b\x32\x13.headrace.v1.CancelH\x00\x12&\n\x07stop_at\x18\x02 \x01(\x0b\x32\x13.headrace.v1.StopAtH\x00\x12%\n\x06resend\x18\x03 \x01(\x0b\x32\x13.headrace.v1.ResendH\x00\x12+\n\tdelivered\x18\x04 \x01(\x0b\x32\x16.headrace.v1.DeliveredH\x00\x12\x30\n\x0cstatus_query\x18\x05 \x01(\x0b\x32\x18.headrace.v1.StatusQueryH\x00\x12%\n\x06\x65xited\x18\x06 \x01(\x0b\x32\x13.headrace.v1.ExitedH\x00\x42\x06\n\x04\x62ody\"\x15\n\x04\x44one\x12\r\n\x05known\x18\x01 \x01(\x08\"U\n\x06Resent\x12\r\n\x05known\x18\x01 \x01(\x08\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x0b\n\x03ids\x18\x03 \x03(\r\x12\x10\n\x08logprobs\x18\x04 \x03(\x02\x12\x0b\n\x03\x65nd\x18\x05 \x01(\t\"\xb5\x02\n\nCellStatus\x12\x0c\n\x04\x63\x65ll\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\x0f\n\x07workers\x18\x04 \x03(\t\x12\x14\n\x0c\x62locks_total\x18\x05 \x01(\r\x12\x13\n\x0b\x62locks_free\x18\x06 \x01(\r\x12\x15\n\rblocks_cached\x18\x07 \x01(\r\x12\x13\n\x0b\x62locks_held\x18\x08 \x01(\r\x12\x16\n\x0e\x62locks_freeing\x18\t \x01(\r\x12\x14\n\x0c\x62lock_tokens\x18\n \x01(\r\x12\x0f\n\x07waiting\x18\x0b \x01(\r\x12\x0f\n\x07running\x18\x0c \x01(\r\x12\x17\n\x0fmoved_sequences\x18\r \x01(\x04\x12\x19\n\x11recomputed_tokens\x18\x0e \x01(\x04\x12\x10\n\x08problems\x18\x0f \x03(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17protos/v1/control.proto\x12\x0bheadrace.v1\x1a\x16protos/v1/common.proto\"S\n\x06\x43\x61ncel\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x18\n\x10\x64\x65\x61\x64line_unix_ms\x18\x02 \x01(\x04\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\r\n\x05\x65poch\x18\x04 \x01(\r\"[\n\x06StopAt\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63hoice\x18\x02 \x01(\r\x12\x10\n\x08position\x18\x03 \x01(\r\x12\x0c\n\x04term\x18\x04 \x01(\x04\x12\r\n\x05\x65poch\x18\x05 \x01(\r\"[\n\x06Resend\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63hoice\x18\x02 \x01(\r\x12\x10\n\x08position\x18\x03 \x01(\r\x12\x0c\n\x04term\x18\x04 \x01(\x04\x12\r\n\x05\x65poch\x18\x05 \x01(\r\"M\n\x0bScoresQuery\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05\x66irst\x18\x02 \x01(\r\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\r\n\x05\x65poch\x18\x04 \x01(\r\"L\n\tDelivered\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06totals\x18\x02 \x03(\r\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\r\n\x05\x65poch\x18\x04 \x01(\r\"+\n\x06\x45xited\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x0c\n\x04term\x18\x02 \x01(\x04\"\x1c\n\x0bStatusQuery\x12\r\n\x05\x61udit\x18\x01 \x01(\x08\"\xc6\x02\n\x0e\x43ontrolMessage\x12%\n\x06\x63\x61ncel\x18\x01 \x01(\x0b\x32\x13.headrace.v1.CancelH\x00\x12&\n\x07stop_at\x18\x02 \x01(\x0b\x32\x13.headrace.v1.StopAtH\x00\x12%\n\x06resend\x18\x03 \x01(\x0b\x32\x13.headrace.v1.ResendH\x00\x12+\n\tdelivered\x18\x04 \x01(\x0b\x32\x16.headrace.v1.DeliveredH\x00\x12\x30\n\x0cstatus_query\x18\x05 \x01(\x0b\x32\x18.headrace.v1.StatusQueryH\x00\x12%\n\x06\x65xited\x18\x06 \x01(\x0b\x32\x13.headrace.v1.ExitedH\x00\x12\x30\n\x0cscores_query\x18\x07 \x01(\x0b\x32\x18.headrace.v1.ScoresQueryH\x00\x42\x06\n\x04\x62ody\"\x15\n\x04\x44one\x12\r\n\x05known\x18\x01 \x01(\x08\"|\n\x06Resent\x12\r\n\x05known\x18\x01 \x01(\x08\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x0b\n\x03ids\x18\x03 \x03(\r\x12\x10\n\x08logprobs\x18\x04 \x03(\x02\x12\x0b\n\x03\x65nd\x18\x05 \x01(\t\x12\x0f\n\x07top_ids\x18\x06 \x03(\r\x12\x14\n\x0ctop_logprobs\x18\x07 \x03(\x02\"B\n\x06Scored\x12\r\n\x05known\x18\x01 \x01(\x08\x12)\n\x06scores\x18\x02 \x03(\x0b\x32\x19.headrace.v1.PromptScores\"\xb5\x02\n\nCellStatus\x12\x0c\n\x04\x63\x65ll\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\x0f\n\x07workers\x18\x04 \x03(\t\x12\x14\n\x0c\x62locks_total\x18\x05 \x01(\r\x12\x13\n\x0b\x62locks_free\x18\x06 \x01(\r\x12\x15\n\rblocks_cached\x18\x07 \x01(\r\x12\x13\n\x0b\x62locks_held\x18\x08 \x01(\r\x12\x16\n\x0e\x62locks_freeing\x18\t \x01(\r\x12\x14\n\x0c\x62lock_tokens\x18\n \x01(\r\x12\x0f\n\x07waiting\x18\x0b \x01(\r\x12\x0f\n\x07running\x18\x0c \x01(\r\x12\x17\n\x0fmoved_sequences\x18\r \x01(\x04\x12\x19\n\x11recomputed_tokens\x18\x0e \x01(\x04\x12\x10\n\x08problems\x18\x0f \x03(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.v1.control_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CANCEL']._serialized_start=40
-  _globals['_CANCEL']._serialized_end=123
-  _globals['_STOPAT']._serialized_start=125
-  _globals['_STOPAT']._serialized_end=216
-  _globals['_RESEND']._serialized_start=218
-  _globals['_RESEND']._serialized_end=309
-  _globals['_DELIVERED']._serialized_start=311
-  _globals['_DELIVERED']._serialized_end=387
-  _globals['_EXITED']._serialized_start=389
-  _globals['_EXITED']._serialized_end=432
-  _globals['_STATUSQUERY']._serialized_start=434
-  _globals['_STATUSQUERY']._serialized_end=462
-  _globals['_CONTROLMESSAGE']._serialized_start=465
-  _globals['_CONTROLMESSAGE']._serialized_end=741
-  _globals['_DONE']._serialized_start=743
-  _globals['_DONE']._serialized_end=764
-  _globals['_RESENT']._serialized_start=766
-  _globals['_RESENT']._serialized_end=851
-  _globals['_CELLSTATUS']._serialized_start=854
-  _globals['_CELLSTATUS']._serialized_end=1163
+  _globals['_CANCEL']._serialized_start=64
+  _globals['_CANCEL']._serialized_end=147
+  _globals['_STOPAT']._serialized_start=149
+  _globals['_STOPAT']._serialized_end=240
+  _globals['_RESEND']._serialized_start=242
+  _globals['_RESEND']._serialized_end=333
+  _globals['_SCORESQUERY']._serialized_start=335
+  _globals['_SCORESQUERY']._serialized_end=412
+  _globals['_DELIVERED']._serialized_start=414
+  _globals['_DELIVERED']._serialized_end=490
+  _globals['_EXITED']._serialized_start=492
+  _globals['_EXITED']._serialized_end=535
+  _globals['_STATUSQUERY']._serialized_start=537
+  _globals['_STATUSQUERY']._serialized_end=565
+  _globals['_CONTROLMESSAGE']._serialized_start=568
+  _globals['_CONTROLMESSAGE']._serialized_end=894
+  _globals['_DONE']._serialized_start=896
+  _globals['_DONE']._serialized_end=917
+  _globals['_RESENT']._serialized_start=919
+  _globals['_RESENT']._serialized_end=1043
+  _globals['_SCORED']._serialized_start=1045
+  _globals['_SCORED']._serialized_end=1111
+  _globals['_CELLSTATUS']._serialized_start=1114
+  _globals['_CELLSTATUS']._serialized_end=1423
 # @@protoc_insertion_point(module_scope)

@@ -1,3 +1,4 @@
+from protos.v1 import common_pb2 as _common_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -46,6 +47,18 @@ class Resend(_message.Message):
     epoch: int
     def __init__(self, request_id: _Optional[str] = ..., choice: _Optional[int] = ..., position: _Optional[int] = ..., term: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
+class ScoresQuery(_message.Message):
+    __slots__ = ("request_id", "first", "term", "epoch")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    first: int
+    term: int
+    epoch: int
+    def __init__(self, request_id: _Optional[str] = ..., first: _Optional[int] = ..., term: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
 class Delivered(_message.Message):
     __slots__ = ("request_id", "totals", "term", "epoch")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -73,20 +86,22 @@ class StatusQuery(_message.Message):
     def __init__(self, audit: _Optional[bool] = ...) -> None: ...
 
 class ControlMessage(_message.Message):
-    __slots__ = ("cancel", "stop_at", "resend", "delivered", "status_query", "exited")
+    __slots__ = ("cancel", "stop_at", "resend", "delivered", "status_query", "exited", "scores_query")
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     STOP_AT_FIELD_NUMBER: _ClassVar[int]
     RESEND_FIELD_NUMBER: _ClassVar[int]
     DELIVERED_FIELD_NUMBER: _ClassVar[int]
     STATUS_QUERY_FIELD_NUMBER: _ClassVar[int]
     EXITED_FIELD_NUMBER: _ClassVar[int]
+    SCORES_QUERY_FIELD_NUMBER: _ClassVar[int]
     cancel: Cancel
     stop_at: StopAt
     resend: Resend
     delivered: Delivered
     status_query: StatusQuery
     exited: Exited
-    def __init__(self, cancel: _Optional[_Union[Cancel, _Mapping]] = ..., stop_at: _Optional[_Union[StopAt, _Mapping]] = ..., resend: _Optional[_Union[Resend, _Mapping]] = ..., delivered: _Optional[_Union[Delivered, _Mapping]] = ..., status_query: _Optional[_Union[StatusQuery, _Mapping]] = ..., exited: _Optional[_Union[Exited, _Mapping]] = ...) -> None: ...
+    scores_query: ScoresQuery
+    def __init__(self, cancel: _Optional[_Union[Cancel, _Mapping]] = ..., stop_at: _Optional[_Union[StopAt, _Mapping]] = ..., resend: _Optional[_Union[Resend, _Mapping]] = ..., delivered: _Optional[_Union[Delivered, _Mapping]] = ..., status_query: _Optional[_Union[StatusQuery, _Mapping]] = ..., exited: _Optional[_Union[Exited, _Mapping]] = ..., scores_query: _Optional[_Union[ScoresQuery, _Mapping]] = ...) -> None: ...
 
 class Done(_message.Message):
     __slots__ = ("known",)
@@ -95,18 +110,30 @@ class Done(_message.Message):
     def __init__(self, known: _Optional[bool] = ...) -> None: ...
 
 class Resent(_message.Message):
-    __slots__ = ("known", "position", "ids", "logprobs", "end")
+    __slots__ = ("known", "position", "ids", "logprobs", "end", "top_ids", "top_logprobs")
     KNOWN_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    TOP_IDS_FIELD_NUMBER: _ClassVar[int]
+    TOP_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     known: bool
     position: int
     ids: _containers.RepeatedScalarFieldContainer[int]
     logprobs: _containers.RepeatedScalarFieldContainer[float]
     end: str
-    def __init__(self, known: _Optional[bool] = ..., position: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., end: _Optional[str] = ...) -> None: ...
+    top_ids: _containers.RepeatedScalarFieldContainer[int]
+    top_logprobs: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, known: _Optional[bool] = ..., position: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., end: _Optional[str] = ..., top_ids: _Optional[_Iterable[int]] = ..., top_logprobs: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class Scored(_message.Message):
+    __slots__ = ("known", "scores")
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    SCORES_FIELD_NUMBER: _ClassVar[int]
+    known: bool
+    scores: _containers.RepeatedCompositeFieldContainer[_common_pb2.PromptScores]
+    def __init__(self, known: _Optional[bool] = ..., scores: _Optional[_Iterable[_Union[_common_pb2.PromptScores, _Mapping]]] = ...) -> None: ...
 
 class CellStatus(_message.Message):
     __slots__ = ("cell", "model", "term", "workers", "blocks_total", "blocks_free", "blocks_cached", "blocks_held", "blocks_freeing", "block_tokens", "waiting", "running", "moved_sequences", "recomputed_tokens", "problems")

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16protos/v1/frames.proto\x12\x0bheadrace.v1\"\xa7\x01\n\x08\x46rameRow\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x0e\n\x06\x63hoice\x18\x03 \x01(\r\x12\x10\n\x08position\x18\x04 \x01(\r\x12\x0b\n\x03ids\x18\x05 \x03(\r\x12\x10\n\x08logprobs\x18\x06 \x03(\x02\x12\x0b\n\x03\x65nd\x18\x07 \x01(\t\x12\x15\n\rcached_tokens\x18\x08 \x01(\r\x12\x13\n\x0btraceparent\x18\t \x01(\t\"\x88\x01\n\nTokenFrame\x12\x0c\n\x04\x63\x65ll\x18\x01 \x01(\t\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x13\n\x0bstep_number\x18\x04 \x01(\x04\x12\x0f\n\x07sent_ns\x18\x05 \x01(\x04\x12#\n\x04rows\x18\x06 \x03(\x0b\x32\x15.headrace.v1.FrameRowb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16protos/v1/frames.proto\x12\x0bheadrace.v1\"\xce\x01\n\x08\x46rameRow\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x0e\n\x06\x63hoice\x18\x03 \x01(\r\x12\x10\n\x08position\x18\x04 \x01(\r\x12\x0b\n\x03ids\x18\x05 \x03(\r\x12\x10\n\x08logprobs\x18\x06 \x03(\x02\x12\x0b\n\x03\x65nd\x18\x07 \x01(\t\x12\x15\n\rcached_tokens\x18\x08 \x01(\r\x12\x13\n\x0btraceparent\x18\t \x01(\t\x12\x0f\n\x07top_ids\x18\n \x03(\r\x12\x14\n\x0ctop_logprobs\x18\x0b \x03(\x02\"\x88\x01\n\nTokenFrame\x12\x0c\n\x04\x63\x65ll\x18\x01 \x01(\t\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x13\n\x0bstep_number\x18\x04 \x01(\x04\x12\x0f\n\x07sent_ns\x18\x05 \x01(\x04\x12#\n\x04rows\x18\x06 \x03(\x0b\x32\x15.headrace.v1.FrameRowb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,7 +32,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.v1.frames_pb2', _glo
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_FRAMEROW']._serialized_start=40
-  _globals['_FRAMEROW']._serialized_end=207
-  _globals['_TOKENFRAME']._serialized_start=210
-  _globals['_TOKENFRAME']._serialized_end=346
+  _globals['_FRAMEROW']._serialized_end=246
+  _globals['_TOKENFRAME']._serialized_start=249
+  _globals['_TOKENFRAME']._serialized_end=385
 # @@protoc_insertion_point(module_scope)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FrameRow(_message.Message):
-    __slots__ = ("request_id", "epoch", "choice", "position", "ids", "logprobs", "end", "cached_tokens", "traceparent")
+    __slots__ = ("request_id", "epoch", "choice", "position", "ids", "logprobs", "end", "cached_tokens", "traceparent", "top_ids", "top_logprobs")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CHOICE_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,8 @@ class FrameRow(_message.Message):
     END_FIELD_NUMBER: _ClassVar[int]
     CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    TOP_IDS_FIELD_NUMBER: _ClassVar[int]
+    TOP_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     epoch: int
     choice: int
@@ -26,7 +28,9 @@ class FrameRow(_message.Message):
     end: str
     cached_tokens: int
     traceparent: str
-    def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., choice: _Optional[int] = ..., position: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., end: _Optional[str] = ..., cached_tokens: _Optional[int] = ..., traceparent: _Optional[str] = ...) -> None: ...
+    top_ids: _containers.RepeatedScalarFieldContainer[int]
+    top_logprobs: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., choice: _Optional[int] = ..., position: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., end: _Optional[str] = ..., cached_tokens: _Optional[int] = ..., traceparent: _Optional[str] = ..., top_ids: _Optional[_Iterable[int]] = ..., top_logprobs: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class TokenFrame(_message.Message):
     __slots__ = ("cell", "term", "incarnation", "step_number", "sent_ns", "rows")

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Request(_message.Message):
-    __slots__ = ("request_id", "epoch", "gateway", "model", "tenant", "prompt", "params", "choices", "deadline_unix_ms", "echo_ids", "priority", "is_timed")
+    __slots__ = ("request_id", "epoch", "gateway", "model", "tenant", "prompt", "params", "choices", "deadline_unix_ms", "echo_ids", "priority", "is_timed", "bad_words", "cache_salt")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     GATEWAY_FIELD_NUMBER: _ClassVar[int]
@@ -21,6 +21,8 @@ class Request(_message.Message):
     ECHO_IDS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     IS_TIMED_FIELD_NUMBER: _ClassVar[int]
+    BAD_WORDS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     epoch: int
     gateway: str
@@ -33,7 +35,9 @@ class Request(_message.Message):
     echo_ids: bool
     priority: int
     is_timed: bool
-    def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., gateway: _Optional[str] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping]] = ..., params: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., choices: _Optional[int] = ..., deadline_unix_ms: _Optional[int] = ..., echo_ids: _Optional[bool] = ..., priority: _Optional[int] = ..., is_timed: _Optional[bool] = ...) -> None: ...
+    bad_words: _containers.RepeatedScalarFieldContainer[str]
+    cache_salt: str
+    def __init__(self, request_id: _Optional[str] = ..., epoch: _Optional[int] = ..., gateway: _Optional[str] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping]] = ..., params: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., choices: _Optional[int] = ..., deadline_unix_ms: _Optional[int] = ..., echo_ids: _Optional[bool] = ..., priority: _Optional[int] = ..., is_timed: _Optional[bool] = ..., bad_words: _Optional[_Iterable[str]] = ..., cache_salt: _Optional[str] = ...) -> None: ...
 
 class Sequence(_message.Message):
     __slots__ = ("request_id", "epoch", "gateway", "model", "tenant", "ids", "block_hashes", "params", "choices", "deadline_unix_ms", "priority", "is_timed", "adapter", "cache_salt")

@@ -94,7 +94,7 @@ class Candidate(_message.Message):
     def __init__(self, token_id: _Optional[int] = ..., logprob: _Optional[float] = ..., is_end: _Optional[bool] = ...) -> None: ...
 
 class RowResult(_message.Message):
-    __slots__ = ("sequence", "epoch", "cursor", "position", "ids", "logprobs", "end", "at_until", "candidates")
+    __slots__ = ("sequence", "epoch", "cursor", "position", "ids", "logprobs", "end", "at_until", "candidates", "top_ids", "top_logprobs", "scores")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
@@ -104,6 +104,9 @@ class RowResult(_message.Message):
     END_FIELD_NUMBER: _ClassVar[int]
     AT_UNTIL_FIELD_NUMBER: _ClassVar[int]
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    TOP_IDS_FIELD_NUMBER: _ClassVar[int]
+    TOP_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    SCORES_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     epoch: int
     cursor: int
@@ -113,7 +116,10 @@ class RowResult(_message.Message):
     end: str
     at_until: bool
     candidates: _containers.RepeatedCompositeFieldContainer[Candidate]
-    def __init__(self, sequence: _Optional[int] = ..., epoch: _Optional[int] = ..., cursor: _Optional[int] = ..., position: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., end: _Optional[str] = ..., at_until: _Optional[bool] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ...) -> None: ...
+    top_ids: _containers.RepeatedScalarFieldContainer[int]
+    top_logprobs: _containers.RepeatedScalarFieldContainer[float]
+    scores: _containers.RepeatedCompositeFieldContainer[_common_pb2.PromptScores]
+    def __init__(self, sequence: _Optional[int] = ..., epoch: _Optional[int] = ..., cursor: _Optional[int] = ..., position: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., end: _Optional[str] = ..., at_until: _Optional[bool] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., top_ids: _Optional[_Iterable[int]] = ..., top_logprobs: _Optional[_Iterable[float]] = ..., scores: _Optional[_Iterable[_Union[_common_pb2.PromptScores, _Mapping]]] = ...) -> None: ...
 
 class RowWait(_message.Message):
     __slots__ = ("sequence", "epoch", "reason", "waited_ns")

@@ -22,6 +22,7 @@ from services.gateway.door import Door
 from services.gateway.hub import Hub
 from services.gateway.intake import listening
 from services.gateway.keys import Keys
+from services.gateway.limits import Limits
 from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
 from services.gateway.rpc import Inference
@@ -30,7 +31,6 @@ from services.gateway.server import serving
 from services.gateway.service import Service
 from services.gateway.terms import Terms
 from services.gateway.tokens import TokenizerClient, Tokens, tokenizer_info
-from services.gateway.validate import Limits
 
 NAME = "gateway"
 

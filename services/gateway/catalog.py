@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from libs.contracts.errors import ModelNotFound
 from libs.text.detokenize import TokenBytes
-from services.gateway.validate import Limits
+from services.gateway.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)

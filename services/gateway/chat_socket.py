@@ -14,7 +14,7 @@ from libs.contracts.errors import HeadraceError, InvalidRequest
 from services.gateway import errors_http, sse
 from services.gateway.generate import origin_of
 from services.gateway.reply import Receive, Scope, Send
-from services.gateway.respond import head_of
+from services.gateway.respond import head_of, source_of
 from services.gateway.server import UNREAD_TIMEOUT_S
 from services.gateway.service import Service, accounted, check_open, new_request_id, open_stream, queue
 from services.gateway.shapes import ChunkWriter
@@ -128,7 +128,7 @@ class ChatSocket:
                 opening, text_ns = b"", 0
                 if writer is None:
                     text_ns = time.monotonic_ns()
-                    writer = ChunkWriter(head_of(stream), stream.prompt_ids)
+                    writer = ChunkWriter(head_of(stream), source_of(stream))
                     opening = writer.first(len(stream.choices), stream.usage)
                 await _send_events(socket, opening + writer.delta(delta, stream.usage))
                 if text_ns:

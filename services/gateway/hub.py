@@ -30,9 +30,11 @@ from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
 from services.gateway.choice import Choice
 from services.gateway.crowd import Crowd, Standing
+from services.gateway.fetching import Fetching
 from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
 from services.gateway.stream import ClientGone, Phase, Stream
+from services.gateway.wire import to_wire
 
 TICK_S = 0.1
 LAST_WORDS_S = 1.0
@@ -51,6 +53,7 @@ class Hub:
         self._streams: dict[str, Stream] = {}
         self._gone: dict[str, float] = {}  # request id → when it may be forgotten, oldest first
         self._repairing: set[asyncio.Task[None]] = set()
+        self._fetching = Fetching(outbox, self._tell, self._broken)
         self._occupied = asyncio.Event()
         metrics.watch(
             running=lambda model: sum(stream.phase is Phase.STREAMING for stream in self._of(model)),
@@ -64,9 +67,10 @@ class Hub:
         try:
             yield
         finally:
-            for task in (*tasks, *self._repairing):
+            under_way = (*tasks, *self._repairing, *self._fetching.tasks)
+            for task in under_way:
                 task.cancel()
-            await asyncio.gather(*tasks, *self._repairing, return_exceptions=True)
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     def check_room(self, one: Standing) -> None:
         """Raises Crowded, an Overloaded, when one more request would wait for too long."""
@@ -87,16 +91,17 @@ class Hub:
         self._streams[stream.request_id] = stream
         self._occupied.set()
         try:
-            await self._outbox.submit(stream.to_wire(), stream.observer.traceparent)
+            await self._outbox.submit(to_wire(stream.ticket, stream.request), stream.observer.traceparent)
         except HeadraceError:
             self._streams.pop(stream.request_id, None)
             raise
 
     def send_again(self) -> None:
         """The broker came back, perhaps without its store: what nobody computes yet has to be in a queue."""
-        waiting = [(s.to_wire(), s.observer.traceparent) for s in self._streams.values() if s.is_waiting]
+        waiting = [s for s in self._streams.values() if s.is_waiting]
         if waiting:
-            self._outbox.submit_again(waiting, self._is_waiting)
+            requests = [(to_wire(s.ticket, s.request), s.observer.traceparent) for s in waiting]
+            self._outbox.submit_again(requests, self._is_waiting)
 
     def abandon(self, stream: Stream, error: HeadraceError | ClientGone) -> None:
         """End a request that is not over: drop it, and have the scheduler drop it. Does nothing to one that is.
@@ -221,7 +226,9 @@ class Hub:
         return stream is not None and stream.is_waiting
 
     def _tell(self, stream: Stream) -> None:
-        """Pass on what the stream wants the scheduler to know."""
+        """Pass on what the stream wants the scheduler to know, or to be told by it."""
+        if stream.scoring is not None:
+            self._fetching.look(stream)
         if messages := stream.take_messages():
             last = isinstance(messages[-1], Delivered)
             if last:

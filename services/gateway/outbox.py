@@ -18,6 +18,8 @@ from libs.contracts.messages import (
     Request,
     Resend,
     Resent,
+    Scored,
+    ScoresQuery,
     StatusQuery,
     StopAt,
 )
@@ -92,6 +94,13 @@ class Outbox:
         failpoint("gateway.resend")
         try:
             return codec.decode(Resent, await self._control(cell, resend, traceparent))
+        except (Unavailable, MalformedMessage):
+            return None
+
+    async def ask_scores(self, cell: str, query: ScoresQuery, traceparent: str) -> Scored | None:
+        """What the scheduler knows of a prompt, or None when it does not answer in time."""
+        try:
+            return codec.decode(Scored, await self._control(cell, query, traceparent))
         except (Unavailable, MalformedMessage):
             return None
 
@@ -172,7 +181,9 @@ class Outbox:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    async def _control(self, cell: str, message: Cancel | StopAt | Delivered | Resend, traceparent: str) -> bytes:
+    async def _control(
+        self, cell: str, message: Cancel | StopAt | Delivered | Resend | ScoresQuery, traceparent: str
+    ) -> bytes:
         payload = codec.encode_in("ControlMessage", replace(message, term=self.terms.of(cell)))
         subject = flow.control_subject(cell)
         return await self._bus.request(subject, payload, timeout_s=ANSWER_TIMEOUT_S, traceparent=traceparent)

@@ -3,10 +3,14 @@
 import time
 
 from libs.contracts.errors import HeadraceError
+from libs.text.detokenize import Detokenizer
 from services.gateway import errors_http, reply, shapes, sse
+from services.gateway.logprobs import Echo, prompt_entries
+from services.gateway.notes import Note, TokenNames
 from services.gateway.reply import Headers, Send
-from services.gateway.shapes import ChunkWriter, Delta, Head
+from services.gateway.shapes import ChunkWriter, Delta, Head, Source
 from services.gateway.stream import Stream
+from services.gateway.validate import Kind
 
 
 def head_of(stream: Stream) -> Head:
@@ -19,7 +23,43 @@ def head_of(stream: Stream) -> Head:
         include_usage=request.include_usage,
         continuous_usage=request.continuous_usage,
         return_token_ids=request.return_token_ids,
+        names=_names(stream) if request.params.logprobs >= 0 else None,
+        tells_sums=request.params.beam_width > 0,
     )
+
+
+def source_of(stream: Stream) -> Source:
+    """What is told of its prompt; known from the first delta on."""
+    request, ids = stream.request, stream.prompt_ids
+    notes = [None, *stream.scoring.notes] if stream.scoring is not None else []
+    scores = None
+    if request.logprobs.prompt >= 0:
+        scores = prompt_entries(_names(stream), ids, _first(notes, request.logprobs.prompt))
+    echo = Echo()
+    if request.echo:
+        asked = request.logprobs.echo
+        echo = Echo(_echoed_text(stream))
+        if asked >= 0:
+            echo = Echo(echo.text, ids, tuple(_first(notes, asked)))
+    return Source(ids, echo, scores)
+
+
+def _first(notes: list[Note | None], tops: int) -> list[Note | None]:
+    return [note and note.first(tops) for note in notes]
+
+
+def _names(stream: Stream) -> TokenNames:
+    return TokenNames(stream.tokenizer, by_id=stream.request.names_by_id)
+
+
+def _echoed_text(stream: Stream) -> str:
+    request, prompt = stream.request, stream.request.prompt
+    if request.kind is Kind.CHAT:
+        return request.begins_with
+    if prompt.kind == "text" and not prompt.last_tokens:
+        return prompt.text
+    text = Detokenizer(stream.tokenizer, skip_special_tokens=request.reading.skips_special)
+    return text.push(stream.prompt_ids) + text.finish()
 
 
 async def respond(stream: Stream, send: Send, headers: Headers) -> None:
@@ -42,7 +82,7 @@ async def _object(stream: Stream, send: Send, headers: Headers) -> None:
         await reply.error(send, error, headers)
         raise
     stream.observer.told()
-    await reply.whole(send, shapes.whole(head_of(stream), choices, stream.usage, stream.prompt_ids), headers=headers)
+    await reply.whole(send, shapes.whole(head_of(stream), choices, stream.usage, source_of(stream)), headers=headers)
 
 
 def _joined(deltas: list[Delta]) -> Delta:
@@ -52,6 +92,7 @@ def _joined(deltas: list[Delta]) -> Delta:
         "".join(delta.text for delta in deltas),
         [token_id for delta in deltas for token_id in delta.token_ids],
         deltas[-1].finish_reason,
+        [note for delta in deltas for note in delta.notes],
     )
 
 
@@ -64,7 +105,7 @@ async def _events(stream: Stream, send: Send, headers: Headers) -> None:
             opening, text_ns = b"", 0
             if writer is None:
                 text_ns = time.monotonic_ns()
-                writer = ChunkWriter(head_of(stream), stream.prompt_ids)
+                writer = ChunkWriter(head_of(stream), source_of(stream))
                 opening = writer.first(len(stream.choices), usage)
                 await reply.begin(send, 200, (*reply.EVENTS, *headers))
             await reply.part(send, opening + writer.delta(delta, usage))

@@ -89,6 +89,23 @@ class Body(Struct, kw_only=True):
     return_token_ids: bool | None = None
     priority: int | None = None
     timeout: float | None = None
+    best_of: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    allowed_token_ids: list[int] | None = None
+    bad_words: list[str] | None = None
+    prompt_logprobs: int | None = None
+    echo: bool | None = None
+    truncate_prompt_tokens: int | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    spaces_between_special_tokens: bool | None = None  # texts are joined byte by byte: there are none either way
+    return_tokens_as_token_ids: bool | None = None
+    cache_salt: str | None = None
+    prompt_cache_key: str | None = None
+    request_id: str | None = None
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
     guided_json: dict[str, Raw] | str | None = None
@@ -97,42 +114,28 @@ class Body(Struct, kw_only=True):
     guided_grammar: str | None = None
     guided_whitespace_pattern: str | None = None
 
-    add_special_tokens: Raw = ABSENT
-    allowed_token_ids: Raw = ABSENT
-    bad_words: Raw = ABSENT
-    best_of: Raw = ABSENT
-    cache_salt: Raw = ABSENT
-    echo: Raw = ABSENT
-    frequency_penalty: Raw = ABSENT
     guided_decoding_backend: Raw = ABSENT
-    include_stop_str_in_output: Raw = ABSENT
     kv_transfer_params: Raw = ABSENT
-    logit_bias: Raw = ABSENT
     logits_processors: Raw = ABSENT
-    logprobs: Raw = ABSENT
     lora: Raw = ABSENT
     lora_request: Raw = ABSENT
-    presence_penalty: Raw = ABSENT
     prompt_embeds: Raw = ABSENT
-    prompt_logprobs: Raw = ABSENT
-    repetition_penalty: Raw = ABSENT
-    return_tokens_as_token_ids: Raw = ABSENT
-    skip_special_tokens: Raw = ABSENT
-    spaces_between_special_tokens: Raw = ABSENT
     suffix: Raw = ABSENT
-    truncate_prompt_tokens: Raw = ABSENT
     verbosity: Raw = ABSENT
 
 
 class ChatBody(Body, kw_only=True):
     messages: list[Message]
     max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Raw] | None = None
 
-    add_generation_prompt: Raw = ABSENT
+    add_special_tokens: Raw = ABSENT
     audio: Raw = ABSENT
     chat_template: Raw = ABSENT
-    chat_template_kwargs: Raw = ABSENT
-    continue_final_message: Raw = ABSENT
     documents: Raw = ABSENT
     function_call: Raw = ABSENT
     functions: Raw = ABSENT
@@ -142,12 +145,13 @@ class ChatBody(Body, kw_only=True):
     reasoning_effort: Raw = ABSENT
     tool_choice: Raw = ABSENT
     tools: Raw = ABSENT
-    top_logprobs: Raw = ABSENT
     web_search_options: Raw = ABSENT
 
 
 class CompletionBody(Body, kw_only=True):
     prompt: str | list[int | str | list[int]]
+    logprobs: int | None = None
+    add_special_tokens: bool | None = None
 
     max_completion_tokens: Raw = ABSENT
 
@@ -155,40 +159,23 @@ class CompletionBody(Body, kw_only=True):
 # Values of a field, besides null, that ask for nothing this server would not do anyway.
 NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
     {
-        "allowed_token_ids": ([],),
-        "bad_words": ([],),
-        "best_of": (1,),
-        "echo": (False,),
-        "frequency_penalty": (0,),
-        "include_stop_str_in_output": (False,),
-        "logit_bias": ({},),
         "logits_processors": ([],),
-        "presence_penalty": (0,),
-        "repetition_penalty": (1,),
-        "return_tokens_as_token_ids": (False,),
-        "skip_special_tokens": (True,),
-        "spaces_between_special_tokens": (True,),
         "suffix": ("",),
     }
 )
 NEUTRAL_CHAT: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
     {
         **NEUTRAL,
-        "add_generation_prompt": (True,),
         "add_special_tokens": (False,),
-        "chat_template_kwargs": ({},),
-        "continue_final_message": (False,),
         "documents": ([],),
         "function_call": ("none", "auto"),
         "functions": ([],),
-        "logprobs": (False,),
         "modalities": (["text"],),
         "tool_choice": ("none", "auto"),
         "tools": ([],),
-        "top_logprobs": (0,),
     }
 )
-NEUTRAL_COMPLETION: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType({**NEUTRAL, "add_special_tokens": (True,)})
+NEUTRAL_COMPLETION: Final[Mapping[str, tuple[Any, ...]]] = NEUTRAL
 
 
 @cache

@@ -18,8 +18,9 @@ from services.gateway.hub import Hub
 from services.gateway.keys import Caller
 from services.gateway.metrics import Metrics
 from services.gateway.observe import ClientTrace, Observer
-from services.gateway.stream import ClientGone, Stream, Ticket
+from services.gateway.stream import ClientGone, Stream
 from services.gateway.validate import Kind, validate
+from services.gateway.wire import Ticket
 
 ID_PREFIX = {Kind.CHAT: "chatcmpl-", Kind.COMPLETION: "cmpl-"}
 

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from services.gateway import sse
+from services.gateway.logprobs import NO_ECHO, CompletionLists, Echo, chat_entries
+from services.gateway.notes import Note, TokenNames
 from services.gateway.validate import Kind
 
 
@@ -24,6 +26,8 @@ class Head:
     include_usage: bool = False
     continuous_usage: bool = False
     return_token_ids: bool = False
+    names: TokenNames | None = None  # of tokens whose log-probabilities are told; None: of none
+    tells_sums: bool = False  # the log-probability of each choice as a whole, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,43 +53,78 @@ class Delta:
     text: str
     token_ids: Sequence[int]
     finish_reason: str | None
+    notes: Sequence[Note | None] = ()  # of the ids, where log-probabilities are wanted
 
 
-def whole(head: Head, choices: Sequence[Delta], usage: Usage, prompt_ids: Sequence[int]) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The prompt behind some choices of a response, as far as it is told."""
+
+    ids: Sequence[int] = ()
+    echo: Echo = NO_ECHO
+    scores: list[dict[str, Any] | None] | None = None  # of `prompt_logprobs`, in vLLM's shape
+
+
+def whole(head: Head, choices: Sequence[Delta], usage: Usage, source: Source) -> bytes:
     """The one object of a response that is not streamed; each choice's delta holds all of it."""
-    chat = head.kind is Kind.CHAT
+    chat, tokens = head.kind is Kind.CHAT, Tokens(head, source.echo)
     body: dict[str, Any] = {
         "id": head.request_id,
         "object": "chat.completion" if chat else "text_completion",
         "created": head.created_unix_s,
         "model": head.model,
-        "choices": [_choice(head, choice, prompt_ids) for choice in choices],
+        "choices": [_choice(head, choice, source, tokens.of(choice)) for choice in choices],
         "usage": usage.to_json(),
     }
     if chat and head.return_token_ids:
-        body["prompt_token_ids"] = list(prompt_ids)
+        body["prompt_token_ids"] = list(source.ids)
+    if chat and source.scores is not None:
+        body["prompt_logprobs"] = source.scores
     return msgspec.json.encode(body)
 
 
-def _choice(head: Head, choice: Delta, prompt_ids: Sequence[int]) -> dict[str, Any]:
+def _choice(head: Head, choice: Delta, source: Source, logprobs: dict[str, Any] | None) -> dict[str, Any]:
     fields: dict[str, Any] = {"index": choice.index}
-    if head.kind is Kind.CHAT:
-        fields["message"] = {"role": "assistant", "content": choice.text, "refusal": None}
+    chat, text = head.kind is Kind.CHAT, source.echo.text + choice.text
+    if chat:
+        fields["message"] = {"role": "assistant", "content": text, "refusal": None}
     else:
-        fields["text"] = choice.text
-    fields |= {"logprobs": None, "finish_reason": choice.finish_reason}
+        fields["text"] = text
+    fields |= {"logprobs": logprobs, "finish_reason": choice.finish_reason}
     if head.return_token_ids:
         fields["token_ids"] = list(choice.token_ids)
-        if head.kind is Kind.COMPLETION:
-            fields["prompt_token_ids"] = list(prompt_ids)
+        if not chat:
+            fields["prompt_token_ids"] = list(source.ids)
+    if not chat and source.scores is not None:
+        fields["prompt_logprobs"] = source.scores
+    if head.tells_sums:
+        fields["cumulative_logprob"] = sum(note.logprob for note in choice.notes if note is not None)
     return fields
+
+
+class Tokens:
+    """The log-probabilities of a response's tokens, as its kind has them; None where nobody asked."""
+
+    def __init__(self, head: Head, echo: Echo) -> None:
+        self._head = head
+        self._lists = CompletionLists(head.names, echo) if head.kind is Kind.COMPLETION and head.names else None
+
+    def of(self, delta: Delta) -> dict[str, Any] | None:
+        """Of all tokens of a delta; those of one choice come in order."""
+        names = self._head.names
+        if names is None:
+            return None
+        if self._lists is not None:
+            return self._lists.piece(delta.index, delta.token_ids, delta.notes)
+        return {"content": chat_entries(names, delta.token_ids, delta.notes), "refusal": None}
 
 
 class ChunkWriter:
     """Writes the events of one streamed response: first, one per delta, usage if asked for; then sse.DONE."""
 
-    def __init__(self, head: Head, prompt_ids: Sequence[int]) -> None:
-        self._head = head
+    def __init__(self, head: Head, source: Source) -> None:
+        self._head, self._tokens = head, Tokens(head, source.echo)
+        self._echo_text, self._echoed = source.echo.text, set[int]()
         self._chat = head.kind is Kind.CHAT
         shared = {
             "id": head.request_id,
@@ -99,7 +138,7 @@ class ChunkWriter:
         self._no_text = b'"delta":{}' if self._chat else b'"text":""'
         # The prompt's ids go out once, with the first chunk: beside the choices of a chat, inside a completion's.
         self._prompt_ids = (
-            b',"prompt_token_ids":' + msgspec.json.encode(list(prompt_ids)) if head.return_token_ids else b""
+            b',"prompt_token_ids":' + msgspec.json.encode(list(source.ids)) if head.return_token_ids else b""
         )
 
     def first(self, choices: int, usage: Usage) -> bytes:
@@ -108,20 +147,27 @@ class ChunkWriter:
             return b""
         rest = self._prompt_ids + self._usage(usage)
         return b"".join(
-            self._event(index, b'"delta":{"role":"assistant","content":""}', b"null", b"", rest)
+            self._event(index, b'"delta":{"role":"assistant","content":""}', b"null", b',"logprobs":null', rest)
             for index in range(choices)
         )
 
     def delta(self, delta: Delta, usage: Usage) -> bytes:
-        text = self._no_text
-        if delta.text:
-            text = self._text_open + msgspec.json.encode(delta.text) + self._text_close
+        text, told = self._no_text, delta.text
+        if self._echo_text and delta.index not in self._echoed:
+            self._echoed.add(delta.index)
+            told = self._echo_text + told
+        if told:
+            text = self._text_open + msgspec.json.encode(told) + self._text_close
         reason = b'"' + delta.finish_reason.encode() + b'"' if delta.finish_reason else b"null"
         ids = b""
         if self._head.return_token_ids:
             ids = b',"token_ids":' + msgspec.json.encode(delta.token_ids)
             if not self._chat:
                 ids, self._prompt_ids = ids + self._prompt_ids, b""
+        if self._head.names is not None:
+            ids = b',"logprobs":' + msgspec.json.encode(self._tokens.of(delta)) + ids
+        else:
+            ids = b',"logprobs":null' + ids
         return self._event(delta.index, text, reason, ids, self._usage(usage))
 
     def usage(self, usage: Usage) -> bytes:
@@ -136,11 +182,4 @@ class ChunkWriter:
         return b',"usage":null' if self._head.include_usage else b""
 
     def _event(self, index: int, text: bytes, reason: bytes, in_choice: bytes, beside: bytes) -> bytes:
-        return b'%b{"index":%d,%b,"logprobs":null,"finish_reason":%b%b}]%b}\n\n' % (
-            self._open,
-            index,
-            text,
-            reason,
-            in_choice,
-            beside,
-        )
+        return b'%b{"index":%d,%b,"finish_reason":%b%b}]%b}\n\n' % (self._open, index, text, reason, in_choice, beside)

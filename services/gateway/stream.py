@@ -4,8 +4,7 @@ Events come in from the hub, synchronously; deltas go out to the one response th
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Sequence
 from enum import Enum
 from math import inf
 
@@ -16,20 +15,23 @@ from libs.contracts.messages import (
     EpochRaised,
     Finished,
     FrameRow,
-    Request,
     RequestLog,
     Resend,
     Resent,
+    Scored,
+    ScoresQuery,
     StopAt,
 )
-from libs.contracts.tenancy import DEFAULT_TENANT
 from libs.text.detokenize import TokenBytes
-from services.gateway.choice import DEAD_END, ERROR, FIRST_EPOCH, Choice
+from services.gateway.choice import DEAD_END, ERROR, Choice
 from services.gateway.crowd import Standing
+from services.gateway.notes import Note, notes_of
 from services.gateway.observe import Observer
 from services.gateway.repair import Repair
+from services.gateway.scoring import Scoring
 from services.gateway.shapes import Delta, Usage
 from services.gateway.validate import ValidRequest
+from services.gateway.wire import Ticket
 
 LOST_S = 5.0
 NEVER_CAME_S = 40.0  # a pull of the queue that was lost is renewed within 35 s
@@ -47,35 +49,20 @@ class Phase(Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """Who a request is to the other services, and how long it may take."""
-
-    request_id: str
-    gateway: str
-    deadline_s: float  # on the event loop's clock
-    deadline_unix_ms: int
-    tenant: str = DEFAULT_TENANT
-    is_timed: bool = False  # by its client; else it is the server's own limit
-
-
 class Stream:
     """Mutable, owned by the hub. One task at a time reads `deltas`."""
 
     def __init__(self, ticket: Ticket, request: ValidRequest, tokenizer: TokenBytes, observer: Observer) -> None:
         self.ticket = ticket
-        self.request = request
+        self.request, self.tokenizer = request, tokenizer
         self.observer = observer
         self.phase = Phase.SENT
         self.cell = ""  # of the first message that names one; a frame may overtake Accepted
         self.accepted: Accepted | None = None
         self.cached_tokens = 0
         self.settled = False  # the scheduler has confirmed that it forgot the request
-        params = request.params
-        self.choices = tuple(
-            Choice(index, tokenizer, request.stops, min_tokens=params.min_tokens, max_tokens=params.max_tokens)
-            for index in range(request.choices)
-        )
+        self.scoring = Scoring() if request.params.prompt_logprobs >= 0 else None
+        self.choices = tuple(Choice(index, tokenizer, request.reading) for index in range(request.choices))
         self._doubted = False
         self._unknown_since_s: float | None = None  # the scheduler does not know this request
         self._failure: HeadraceError | ClientGone | None = None
@@ -110,7 +97,7 @@ class Stream:
     @property
     def usage(self) -> Usage:
         prompt_tokens = self.accepted.prompt_tokens if self.accepted else 0
-        return Usage(prompt_tokens, sum(choice.tokens for choice in self.choices), self.cached_tokens)
+        return Usage(prompt_tokens, sum(choice.shown_tokens for choice in self.choices), self.cached_tokens)
 
     @property
     def prompt_ids(self) -> tuple[int, ...]:
@@ -137,7 +124,8 @@ class Stream:
             self.observer.residence(row.traceparent)
         if self.phase is not Phase.STREAMING:
             self.cached_tokens = row.cached_tokens
-        self._add(self.choices[row.choice], row.position, row.ids, row.end, now_s)
+        notes = notes_of(row.logprobs, row.top_ids, row.top_logprobs) if row.logprobs else ()
+        self._add(self.choices[row.choice], row.position, row.ids, row.end, now_s, notes)
 
     def is_stale(self, told: FrameRow | Finished) -> bool:
         """Whether it is of an attempt that is not listened to any more."""
@@ -155,7 +143,8 @@ class Stream:
         if resent is not None:
             self._check_known(resent.known, now_s)
         if resent is not None and resent.known and (resent.ids or resent.end):
-            self._add(choice, resent.position, resent.ids, resent.end, now_s)
+            notes = notes_of(resent.logprobs, resent.top_ids, resent.top_logprobs)
+            self._add(choice, resent.position, resent.ids, resent.end, now_s, notes)
         if choice.repair:
             choice.repair.answered(now_s, has_gap=choice.log.has_gap)
 
@@ -165,6 +154,24 @@ class Stream:
         self._in_cell(finished.cell, now_s)
         self.choices[finished.choice].finish(finished.total, finished.reason)
         self._progress()
+
+    def scores_query(self) -> ScoresQuery | None:
+        """What to ask the scheduler of the prompt, now that a token is here; to be answered by on_scored."""
+        is_begun = any(choice.tokens or choice.reason for choice in self.choices)
+        if self.scoring is None or self.over or self._is_scored or not (self.cell and is_begun):
+            return None
+        return ScoresQuery(self.request_id, self.scoring.next, epoch=self.epoch)
+
+    def on_scored(self, scored: Scored | None, now_s: float) -> None:
+        """Take the scheduler's answer, or that there was none. Raises Unavailable for a lost request."""
+        if self.scoring is None or self.over:
+            return
+        if scored is not None:
+            self._check_known(scored.known, now_s)
+        self.scoring.add(scored.scores[0] if scored is not None and scored.scores else None)
+        if self._is_scored:
+            self._progress()
+            self._wake.set()
 
     def fail(self, error: HeadraceError | ClientGone) -> None:
         """End the request for its client. A complete one stays complete if its reader has all it needs."""
@@ -195,24 +202,8 @@ class Stream:
         messages, self._outgoing = self._outgoing, []
         return messages
 
-    def to_wire(self) -> Request:
-        return Request(
-            request_id=self.request_id,
-            epoch=FIRST_EPOCH,
-            gateway=self.ticket.gateway,
-            model=self.request.model,
-            tenant=self.ticket.tenant,
-            prompt=self.request.prompt,
-            params=self.request.params,
-            choices=len(self.choices),
-            deadline_unix_ms=self.ticket.deadline_unix_ms,
-            echo_ids=self.request.return_token_ids,
-            priority=self.request.priority,
-            is_timed=self.ticket.is_timed,
-        )
-
     def to_log(self) -> RequestLog:
-        logs = tuple(choice.to_log() for choice in self.choices)
+        logs = tuple(choice.to_log(is_open=not self._is_scored) for choice in self.choices)
         return RequestLog(self.ticket.request_id, True, logs)
 
     async def deltas(self) -> AsyncIterator[Delta]:
@@ -226,10 +217,17 @@ class Stream:
             self._wake.clear()
             if self._failure is not None:
                 raise self._failure
-            if self.accepted is not None:
+            if self.accepted is not None and self._is_scored:
                 for choice in self.choices:
                     if delta := choice.take():
                         yield delta
+
+    @property
+    def _is_scored(self) -> bool:
+        """All that is wanted of the prompt is here."""
+        if self.scoring is None:
+            return True
+        return self.accepted is not None and self.scoring.is_whole(self.accepted.prompt_tokens)
 
     def _in_cell(self, cell: str, now_s: float) -> None:
         if not self.cell:
@@ -251,9 +249,17 @@ class Stream:
         elif now_s - self._unknown_since_s >= (LOST_S if is_due else NEVER_CAME_S):
             raise Unavailable("the request was lost, try again")
 
-    def _add(self, choice: Choice, position: int, ids: tuple[int, ...], end: str, now_s: float) -> None:
+    def _add(
+        self,
+        choice: Choice,
+        position: int,
+        ids: tuple[int, ...],
+        end: str,
+        now_s: float,
+        notes: Sequence[Note],
+    ) -> None:
         was_stopped = choice.stopped_at is not None
-        tokens = choice.add(position, ids, end)
+        tokens = choice.add(position, ids, end, notes)
         if tokens:
             self.phase = Phase.STREAMING
             self.observer.tokens(tokens, now_s, choice.last_token_s)
@@ -266,12 +272,13 @@ class Stream:
 
     def _progress(self) -> None:
         """Complete the request when every choice has ended, and let its reader go on."""
-        if all(choice.reason for choice in self.choices):
+        reasons = {choice.reason for choice in self.choices}
+        if "" not in reasons and (self._is_scored or reasons & {ERROR, DEAD_END}):
             totals = tuple(choice.tokens for choice in self.choices)
             self._outgoing.append(Delivered(self.request_id, totals, epoch=self.epoch))
-            if any(choice.reason == ERROR for choice in self.choices):
+            if ERROR in reasons:
                 self.fail(NumericalError("the model's output was not finite"))
-            elif any(choice.reason == DEAD_END for choice in self.choices):
+            elif DEAD_END in reasons:
                 self.fail(NoTokenAllowed("the request's parameters ban every token that could follow"))
             else:
                 self.phase = Phase.COMPLETE

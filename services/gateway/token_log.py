@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from libs.contracts.errors import ExactnessViolation
+from services.gateway.notes import Note
 
 
 class TokenLog:
@@ -12,10 +13,12 @@ class TokenLog:
     anything else would splice two different answers, so it raises ExactnessViolation and changes nothing that counts.
     """
 
-    def __init__(self, max_tokens: int) -> None:
+    def __init__(self, max_tokens: int, *, is_noted: bool = False) -> None:
+        """With `is_noted` it keeps a note of each token, too."""
         self.ids: list[int] = []
-        self._max_tokens = max_tokens
-        self._ahead: dict[int, int] = {}  # position → id, beyond the first gap
+        self.notes: list[Note | None] = []
+        self._max_tokens, self._is_noted = max_tokens, is_noted
+        self._ahead: dict[int, tuple[int, Note | None]] = {}  # by position, beyond the first gap
         self._total: int | None = None  # tokens of the whole choice, once its end is known
         self._end = ""
         self._cut = False
@@ -30,7 +33,7 @@ class TokenLog:
         """Whether a token is known to exist that has not arrived."""
         return bool(self._ahead) or (self._total is not None and self._total > len(self.ids))
 
-    def add(self, position: int, ids: Sequence[int], end: str = "") -> int:
+    def add(self, position: int, ids: Sequence[int], end: str = "", notes: Sequence[Note] = ()) -> int:
         """Take a report of tokens from `position` on; `end` says that the last one ended the choice.
 
         Returns how many ids became part of `ids`.
@@ -44,8 +47,10 @@ class TokenLog:
             raise ExactnessViolation(f"a token at position {position + len(ids) - 1} lies behind the end")
         if position == before and not self._ahead:
             self.ids.extend(ids)
+            if self._is_noted:
+                self.notes.extend(notes or [None] * len(ids))
         else:
-            self._merge(position, ids)
+            self._merge(position, ids, notes or [None] * len(ids))
         return len(self.ids) - before
 
     def finish(self, total: int, end: str) -> None:
@@ -62,14 +67,16 @@ class TokenLog:
     def cut(self, total: int, end: str) -> None:
         """End here, by the gateway's own decision: it wins over all later reports."""
         assert total <= len(self.ids), (total, len(self.ids))
-        del self.ids[total:]
+        del self.ids[total:], self.notes[total:]
         self._ahead.clear()
         self._total, self._end, self._cut = total, end, True
 
-    def _merge(self, position: int, ids: Sequence[int]) -> None:
-        for place, token_id in enumerate(ids, position):
-            known = self.ids[place] if place < len(self.ids) else self._ahead.setdefault(place, token_id)
+    def _merge(self, position: int, ids: Sequence[int], notes: Sequence[Note | None]) -> None:
+        for place, (token_id, note) in enumerate(zip(ids, notes, strict=True), position):
+            known = self.ids[place] if place < len(self.ids) else self._ahead.setdefault(place, (token_id, note))[0]
             if known != token_id:
                 raise ExactnessViolation(f"position {place} was reported as {known} and as {token_id}")
         while self._ahead and (following := self._ahead.pop(len(self.ids), None)) is not None:
-            self.ids.append(following)
+            self.ids.append(following[0])
+            if self._is_noted:
+                self.notes.append(following[1])

@@ -16,7 +16,8 @@ from services.gateway import schemas
 from services.gateway.body import read_body
 from services.gateway.catalog import Catalog
 from services.gateway.errors_http import Refused
-from services.gateway.validate import Limits, chat_prompt, token_ids
+from services.gateway.limits import Limits, token_ids
+from services.gateway.prompt_fields import chat_prompt
 
 ANSWER_TIMEOUT_S: Final = 10.0  # of a tokenizer, for the longest of prompts
 

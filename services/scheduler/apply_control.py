@@ -9,8 +9,11 @@ from libs.contracts.messages import (
     Done,
     Exited,
     Gone,
+    PromptScores,
     Resend,
     Resent,
+    Scored,
+    ScoresQuery,
     StatusQuery,
     StopAt,
 )
@@ -22,7 +25,7 @@ from services.scheduler.reasons import Reason
 from services.scheduler.state import State
 from services.scheduler.status import cell_status
 
-RESEND_TOKENS_MAX = 16_384  # with log-probabilities below 200 kB, under every broker's limit
+RESEND_TOKENS_MAX = 16_384  # with log-probabilities below 200 kB, under every broker's limit; fewer with tops
 
 
 def asked(state: State, event: Asked, now_s: float) -> None:
@@ -33,7 +36,7 @@ def asked(state: State, event: Asked, now_s: float) -> None:
     state.commands.append(Reply(event.ticket, _reply(state, event.message, now_s)))
 
 
-def _reply(state: State, message: object, now_s: float) -> Done | Resent | CellStatus:
+def _reply(state: State, message: object, now_s: float) -> Done | Resent | Scored | CellStatus:
     match message:
         case Cancel():
             return _cancel(state, message, now_s)
@@ -41,6 +44,8 @@ def _reply(state: State, message: object, now_s: float) -> Done | Resent | CellS
             return _stop_at(state, message, now_s)
         case Resend():
             return _resend(state, message)
+        case ScoresQuery():
+            return _scored(state, message)
         case Delivered():
             return _delivered(state, message, now_s)
         case StatusQuery():
@@ -106,12 +111,28 @@ def _resend(state: State, resend: Resend) -> Resent:
     if choice is None or (choice.beam is not None and choice.is_open):
         return Resent(known=choice is not None, position=resend.position, ids=(), logprobs=(), end="")
     first = choice.prompt_tokens + resend.position
-    ids = tuple(choice.ids[first : first + RESEND_TOKENS_MAX])
-    logprobs = tuple(choice.logprobs[resend.position : resend.position + RESEND_TOKENS_MAX])
+    most = RESEND_TOKENS_MAX // (1 + choice.logprobs.tops)
+    ids = tuple(choice.ids[first : first + most])
+    scores = choice.logprobs.read(resend.position, most)
     is_complete = resend.position + len(ids) >= choice.total
     return Resent(
-        known=True, position=resend.position, ids=ids, logprobs=logprobs, end=choice.end if is_complete else ""
+        known=True,
+        position=resend.position,
+        ids=ids,
+        logprobs=scores.logprobs,
+        end=choice.end if is_complete else "",
+        top_ids=scores.top_ids,
+        top_logprobs=scores.top_logprobs,
     )
+
+
+def _scored(state: State, query: ScoresQuery) -> Scored:
+    """As many of the prompt's scores from `first` on as fit one reply."""
+    choice = _choice(state, query.request_id, 0)
+    log = None if choice is None else choice.prompt_scores
+    if log is None or not 1 <= query.first <= len(log):
+        return Scored(choice is not None)
+    return Scored(True, (PromptScores(query.first, *log.read(query.first - 1, RESEND_TOKENS_MAX // (1 + log.tops))),))
 
 
 def _choice(state: State, request_id: str, index: int) -> Choice | None:

@@ -4,7 +4,7 @@ The hottest path of the service: a steadily decoding row costs one append and tw
 """
 
 from libs.contracts.errors import NumericalError
-from libs.contracts.messages import RowResult, RowWait, StepResult
+from libs.contracts.messages import PromptScores, RowResult, RowWait, StepResult
 from services.scheduler import (
     beam_step,
     forking,
@@ -20,6 +20,7 @@ from services.scheduler import (
 )
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.reasons import Reason
+from services.scheduler.score_log import Scores
 from services.scheduler.state import State
 from services.scheduler.worker_book import WorkerBook
 
@@ -156,10 +157,24 @@ def _take_in(state: State, worker: WorkerBook, choice: Choice, row: RowResult) -
     """Log a row's new tokens and commit what it wrote; a row that was not finite wrote nothing to be trusted."""
     if row.ids:
         _log(state, choice, row)
+    if row.scores:
+        _score(state, choice, row.scores[0])
     if row.cursor > choice.cursor and row.end != NOT_FINITE_END:
         state.queue.wake(tables.commit(state.memory, choice, row.cursor))
         if choice.deaths and choice.cursor > choice.died_at:
             poison.acquit(choice, worker)
+
+
+def _score(state: State, choice: Choice, told: PromptScores) -> None:
+    """Take in what is new of the prompt's scores; the first id has none."""
+    log = choice.prompt_scores
+    if log is None:
+        return
+    known = len(log) + 1 - told.first
+    if known < 0:
+        state.counts["score_gap"] += 1
+        return
+    log.extend(Scores(told.logprobs, told.ranks, told.top_ids, told.top_logprobs), skip=known)
 
 
 def _log(state: State, choice: Choice, row: RowResult) -> None:
@@ -172,7 +187,8 @@ def _log(state: State, choice: Choice, row: RowResult) -> None:
         return
     choice.ids.extend(row.ids[new_from:])
     choice.share.generated(len(row.ids) - new_from)
-    choice.logprobs.extend(row.logprobs[new_from:])
+    if row.logprobs:
+        choice.logprobs.extend(Scores(row.logprobs, (), row.top_ids, row.top_logprobs), skip=new_from)
     if choice.stop_position >= 0:
         lifecycle.cut(choice, choice.stop_position)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from libs.contracts.messages import Candidate, SamplingParams
+from services.scheduler.score_log import ScoreLog
 
 CANDIDATES_PER_BEAM = 2  # of each so many times the width: one beam alone may have to give all that live on
 
@@ -37,6 +38,7 @@ class Continuation:
     parent: int
     token_id: int
     is_end: bool
+    logprob: float  # of the token alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Hypothesis:
     score: float
     ids: tuple[int, ...]
     reason: str
+    logprobs: ScoreLog = field(default_factory=ScoreLog, compare=False)  # of the ids
 
 
 @dataclass(slots=True)
@@ -65,8 +68,8 @@ class Search:
             return None
         return cls(params.beam_width, params.length_penalty, params.early_stopping)
 
-    def finish(self, score: float, ids: tuple[int, ...], reason: str) -> None:
-        self.finished.append(Hypothesis(self.normalised(score, len(ids)), ids, reason))
+    def finish(self, score: float, ids: tuple[int, ...], reason: str, logprobs: ScoreLog) -> None:
+        self.finished.append(Hypothesis(self.normalised(score, len(ids)), ids, reason, logprobs))
         self.finished.sort(key=lambda hypothesis: -hypothesis.score)
         del self.finished[self.width :]
 
@@ -99,4 +102,4 @@ def continuations(parents: Sequence[tuple[float, Iterable[Candidate]]], width: i
 def _all(parents: Sequence[tuple[float, Iterable[Candidate]]]) -> Iterator[Continuation]:
     for rank, (score, candidates) in enumerate(parents):
         for one in candidates:
-            yield Continuation(score + one.logprob, rank, one.token_id, one.is_end)
+            yield Continuation(score + one.logprob, rank, one.token_id, one.is_end, one.logprob)

@@ -45,8 +45,9 @@ def _grow(state: State, group: Group, worker: WorkerBook | None, now_s: float) -
     is_last = generated >= group.leader.params.max_tokens
     for one in taken:
         if one.is_end or is_last:
-            ids = (*parents[one.parent].generated_ids, one.token_id)
-            search.finish(one.score, ids, "stop" if one.is_end else "length")
+            parent = parents[one.parent]
+            ids, logprobs = (*parent.generated_ids, one.token_id), parent.logprobs.followed_by(one.logprob)
+            search.finish(one.score, ids, "stop" if one.is_end else "length", logprobs)
     going_on = [one for one in taken if not one.is_end]
     if is_last or not going_on or search.is_over(going_on[0].score, generated):
         _end(state, group, now_s)
@@ -76,7 +77,7 @@ def _continue(
             parent = parents[one.parent]
             slot = parent if in_place else next(vacant)
             has_blocks = _make_room(state, slot) if in_place else _branch(state, parent, slot)
-            slot.ids = [*parent.ids, one.token_id]
+            slot.ids, slot.logprobs = [*parent.ids, one.token_id], parent.logprobs.followed_by(one.logprob)
             slot.beam = Beam(True, rank, one.score)
             grown.append((slot, has_blocks))
     for slot, has_blocks in grown:
@@ -135,5 +136,5 @@ def _end(state: State, group: Group, now_s: float) -> None:
     best = group.search.finished
     for rank, choice in enumerate(group.answers):
         answer = best[rank] if rank < len(best) else NOTHING
-        choice.ids = [*group.sequence.ids, *answer.ids]
+        choice.ids, choice.logprobs = [*group.sequence.ids, *answer.ids], answer.logprobs
         lifecycle.end(state, choice, answer.reason, now_s)

@@ -17,6 +17,7 @@ from libs.contracts.messages import BlockCopy, Fork, Resident, SamplingParams, S
 from services.scheduler.beam import CANDIDATES_PER_BEAM, Beam
 from services.scheduler.prefix import Key
 from services.scheduler.reasons import WAITS, Reason
+from services.scheduler.score_log import ScoreLog
 from services.scheduler.share import Share
 from services.scheduler.swap_cost import Costs
 from services.scheduler.swapped import SwapOut, Swapped
@@ -53,7 +54,8 @@ class Choice:
     since_s: float
     epoch: int  # of the present attempt
     index: int = 0  # among the choices of its request
-    logprobs: list[float] = field(default_factory=list)
+    logprobs: ScoreLog = field(default_factory=ScoreLog)  # of its tokens, where they are asked for
+    prompt_scores: ScoreLog | None = None  # of the prompt's ids but the first, its request's, where they are asked for
     phase: Phase = Phase.WAITING
     reason: Reason = Reason.BEHIND_OLDER
     waited_s: dict[Reason, float] = field(default_factory=dict)
@@ -160,6 +162,18 @@ class Choice:
     def is_open(self) -> bool:
         """Tokens may still be generated."""
         return self.phase in OPEN
+
+    @property
+    def may_skip(self) -> int:
+        """How many of its ids it may find computed: where its prompt is scored, as far as its scores reach."""
+        if self.prompt_scores is None or len(self.prompt_scores) >= self.prompt_tokens - 1:
+            return len(self.ids)
+        return len(self.prompt_scores)
+
+    @property
+    def is_unscored(self) -> bool:
+        """What is committed without its report may not be skipped."""
+        return self.may_skip < len(self.ids)
 
     @property
     def keeps_blocks(self) -> bool:

@@ -19,6 +19,7 @@ from libs.contracts.messages import (
     Resent,
     Resync,
     SchedulerMessage,
+    Scored,
     Sequence,
     StepResult,
 )
@@ -117,7 +118,7 @@ class Resign:
 @dataclass(frozen=True, slots=True)
 class Reply:
     ticket: int
-    message: Done | Resent | CellStatus
+    message: Done | Resent | Scored | CellStatus
 
 
 @dataclass(frozen=True, slots=True)

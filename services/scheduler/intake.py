@@ -10,7 +10,7 @@ from itertools import count
 from libs.contracts import codec, flow
 from libs.contracts import conventions as names
 from libs.contracts.errors import MalformedMessage
-from libs.contracts.messages import Alive, CellStatus, ControlMessage, Done, Resent, Sequence, StatusQuery
+from libs.contracts.messages import Alive, CellStatus, ControlMessage, Done, Resent, Scored, Sequence, StatusQuery
 from libs.runtime.bus import Bus
 from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
@@ -46,7 +46,7 @@ class Intake:
         self._bus, self._state, self._post, self._background = bus, state, post, background
         self._works: dict[str, list[Work]] = {}
         self._spans: dict[str, Span] = {}
-        self._asked: dict[int, asyncio.Future[Done | Resent | CellStatus]] = {}
+        self._asked: dict[int, asyncio.Future[Done | Resent | Scored | CellStatus]] = {}
         self._tickets = count(1)
         self._begun_at, self._doubt = begun_at, doubt
 

@@ -40,11 +40,14 @@ def copy_tails(memory: Memory, choice: Choice, tails: tuple[Tail, ...], whole: i
     """Have the tails copied into the blocks behind the `whole` ones, short of the last known token.
 
     What a fenced attempt writes nobody may read. It wrote what lies below the last token that it is known to have
-    drawn before it was fenced; without one, only what it reported counts. Tokens of a later attempt, or of another
-    one that its gateway listened to, tell nothing of it.
+    drawn before it was fenced; without one, only what it reported counts, as for a prompt whose scores are wanted.
+    Tokens of a later attempt, or of another one that its gateway listened to, tell nothing of it.
     """
     certain = choice.cursor + tails[0].tokens
-    choice.reach = len(choice.ids) - 1 if len(choice.ids) > choice.joined_tokens else max(certain, choice.reach)
+    if choice.is_unscored:
+        choice.reach = certain
+    else:
+        choice.reach = len(choice.ids) - 1 if len(choice.ids) > choice.joined_tokens else max(certain, choice.reach)
     copies = []
     for tail, index in zip(tails, range(whole, whole + len(tails)), strict=True):
         tokens = min(memory.block_tokens, choice.reach - index * memory.block_tokens)

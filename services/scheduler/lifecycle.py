@@ -12,6 +12,7 @@ from services.scheduler.choice import Choice, Phase
 from services.scheduler.events import AckRequest, Ordered, Send, Started, Tell
 from services.scheduler.group import Group
 from services.scheduler.reasons import Reason
+from services.scheduler.score_log import ScoreLog
 from services.scheduler.state import Gateway, State
 from services.scheduler.worker_book import WorkerBook
 
@@ -29,6 +30,10 @@ def arrive(state: State, sequence: Sequence, traceparent: str, now_s: float) -> 
     search = Search.of(sequence.params)
     wanted = max(1, min(max(sequence.choices, search.width if search else 0), CHOICES_MAX))
     choices = tuple(_choice(state, sequence, traceparent, now_s, index) for index in range(wanted))
+    if sequence.params.prompt_logprobs >= 0:
+        scores = ScoreLog()
+        for choice in choices:
+            choice.prompt_scores = scores
     group = state.requests[sequence.request_id] = Group(sequence, choices, search)
     state.gateways.setdefault(group.gateway, Gateway(now_s)).request_ids.add(group.request_id)
     heapq.heappush(state.deadlines, (group.deadline_s, group.request_id))
@@ -131,7 +136,7 @@ def stop_at(state: State, choice: Choice, position: int, now_s: float) -> None:
 def cut(choice: Choice, position: int) -> None:
     """Drop what is logged after `position`."""
     del choice.ids[choice.prompt_tokens + position + 1 :]
-    del choice.logprobs[position + 1 :]
+    choice.logprobs.cut(position + 1)
 
 
 def fail(state: State, choice: Choice, error: HeadraceError, now_s: float, *, reason: Reason = Reason.FAILED) -> None:
@@ -157,7 +162,7 @@ def conclude(state: State, choice: Choice, ids: tuple[int, ...], reason: str, no
     """Its gateway has all of this choice: nothing more of it is to be computed, or told."""
     choice.phase, choice.end, choice.stop_position = Phase.ENDED, reason, len(ids) - 1
     choice.ids[choice.prompt_tokens :] = ids
-    del choice.logprobs[len(ids) :]
+    choice.logprobs.cut(len(ids))
     choice.explain(Reason.DELIVERED, now_s)
     _withdraw(state, choice)
 

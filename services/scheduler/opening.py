@@ -85,7 +85,7 @@ def _adopt(state: State, choice: Choice, now_s: float) -> None:
         return
     if choice.forks or choice.beam is not None:
         return
-    if choice.params.logprobs >= 0 or not lifecycle.fit_to_cell(state, choice):
+    if choice.params.logprobs >= 0 or choice.params.prompt_logprobs >= 0 or not lifecycle.fit_to_cell(state, choice):
         return  # Hello tells no log-probabilities: they are computed again
     holders = max(_holders(state, choice), key=lambda holder: len(holder[1].ids), default=None)
     if holders is None or not recovery.learn(state, choice, _generated(choice, holders[1]), now_s):

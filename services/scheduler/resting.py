@@ -56,7 +56,7 @@ def stop(state: State, worker: WorkerBook, taken_version: int, until_version: in
 
 def extend(state: State, choice: Choice, hit: Hit) -> Hit:
     """The hit, with what rests in the tier behind it; without a tail then, which the tier has whole."""
-    if choice.keeps_blocks or hit.pending is not None:
+    if choice.keeps_blocks or choice.is_unscored or hit.pending is not None:
         return hit
     path = state.memory.tier.tree.path(choice.key, choice.ids)
     decode = next((worker for worker in state.workers.values() if worker.is_ready), None)

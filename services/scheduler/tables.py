@@ -21,7 +21,8 @@ def match(memory: Memory, choice: Choice) -> Hit:
         return _still_there(memory, choice, choice.swapped)
     if choice.keeps_blocks or not memory.caching.is_on:
         return Hit()
-    hit = memory.tree.match(choice.key, choice.ids)
+    known = choice.ids[: choice.may_skip + 1] if choice.is_unscored else choice.ids
+    hit = memory.tree.match(choice.key, known)
     if hit.tail is not None and len(choice.ids) // memory.block_tokens + 2 > memory.pool.total_blocks:
         return replace(hit, tail=None)
     return hit

@@ -8,7 +8,8 @@ from datetime import datetime
 
 from libs.contracts import block_hash
 from libs.contracts.errors import ContextTooLong, InvalidRequest, ModelNotFound
-from libs.contracts.messages import CellRecord, Prompt, Request, Sequence, TokenizeQuery
+from libs.contracts.messages import BadWord, CellRecord, Prompt, Request, Sequence, TokenizeQuery
+from libs.contracts.token_rules import MAX_BAD_WORD_IDS
 from libs.text.chat import encode_chat
 from libs.text.template import ChatTemplate
 from libs.text.tokenizer import Tokenizer
@@ -35,7 +36,7 @@ def encode_prompt(
     """
     if request.model != encoder.model:
         raise ModelNotFound(f"the model {request.model!r} is not served here", param="model")
-    ids = _ids(encoder, request.prompt, now, on_rendered)
+    ids = _ids(encoder, request.prompt, now, on_rendered, add_special_tokens=not request.prompt.is_bare)
     if not ids:
         raise InvalidRequest("the prompt has no tokens", param=_param(request.prompt))
     check_length(request, len(ids), encoder.max_model_len - 1)
@@ -66,6 +67,7 @@ def prefix_hashes(encoder: Encoder, request: Request, ids: SequenceOf[int], cell
         model_digest=cell.model_digest,
         adapter="",
         tokenizer_digest=encoder.tokenizer.digest,
+        salt=request.cache_salt,
     )
     return block_hash.block_hashes(encoder.hash_key, root, ids, cell.block_tokens)
 
@@ -86,18 +88,46 @@ def to_sequence(encoder: Encoder, request: Request, ids: tuple[int, ...], hashes
             params,
             max_tokens=min(params.max_tokens, room_tokens),
             min_tokens=min(params.min_tokens, room_tokens),
+            bad_words=params.bad_words + bad_words(encoder.tokenizer, request.bad_words),
         ),
         choices=request.choices,
         deadline_unix_ms=request.deadline_unix_ms,
         priority=request.priority,
         is_timed=request.is_timed,
+        cache_salt=request.cache_salt,
     )
+
+
+def bad_words(tokenizer: Tokenizer, words: SequenceOf[str]) -> tuple[BadWord, ...]:
+    """The ids of each word as it stands, and with a space before it where that makes it the beginning of another token.
+
+    As vLLM has it: the latter only where its first id differs and it has as many ids.
+    """
+    found = []
+    for word in words:
+        alone, spaced = (tokenizer.encode(prefix + word.lstrip(), add_special_tokens=False) for prefix in ("", " "))
+        found.append(alone)
+        if spaced and alone and spaced[0] != alone[0] and len(spaced) == len(alone):
+            found.append(spaced)
+    if long := next((ids for ids in found if len(ids) > MAX_BAD_WORD_IDS), None):
+        raise InvalidRequest(f"one of bad_words has {len(long)} tokens, at most {MAX_BAD_WORD_IDS}", param="bad_words")
+    return tuple(BadWord(tuple(ids)) for ids in found if ids)
 
 
 def _ids(
     encoder: Encoder, prompt: Prompt, now: datetime, on_rendered: Callable[[], None], *, add_special_tokens: bool = True
 ) -> SequenceOf[int]:
     """`add_special_tokens` is of raw text: a chat's template writes what a chat needs."""
+    ids = _all_ids(encoder, prompt, now, on_rendered, add_special_tokens)
+    if not prompt.last_tokens:
+        return ids
+    most = encoder.max_model_len - 1
+    return ids[-(most if prompt.last_tokens < 0 else min(prompt.last_tokens, most)) :]
+
+
+def _all_ids(
+    encoder: Encoder, prompt: Prompt, now: datetime, on_rendered: Callable[[], None], add_special_tokens: bool
+) -> SequenceOf[int]:
     tokenizer = encoder.tokenizer
     match prompt.kind:
         case "ids":
@@ -112,7 +142,16 @@ def _ids(
                 raise InvalidRequest("this model has no chat template", param="messages")
             messages = _messages(prompt.messages_json)
             _check_size(encoder, prompt, sum(len(text) for text in _texts(messages)))
-            return encode_chat(tokenizer, encoder.template, messages, now=now, on_rendered=on_rendered)
+            return encode_chat(
+                tokenizer,
+                encoder.template,
+                messages,
+                now=now,
+                add_generation_prompt=not prompt.has_no_turn,
+                continue_final_message=prompt.goes_on,
+                variables=json.loads(prompt.arguments_json or b"{}"),
+                on_rendered=on_rendered,
+            )
         case kind:
             raise InvalidRequest(f"unknown kind of prompt: {kind!r}", param="prompt")
 
@@ -133,7 +172,7 @@ def _param(prompt: Prompt) -> str:
 
 def _check_size(encoder: Encoder, prompt: Prompt, chars: int) -> None:
     """Refuse what cannot fit however well it encodes, before a second is spent on it: each token is only so long."""
-    least_tokens = chars // encoder.tokenizer.longest_token_bytes
+    least_tokens = 0 if prompt.last_tokens else chars // encoder.tokenizer.longest_token_bytes
     if least_tokens >= encoder.max_model_len:
         raise ContextTooLong(
             f"the prompt of {chars} characters has at least {least_tokens} tokens, the context {encoder.max_model_len}",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from libs.contracts.kv_layout import KvLayout, blocks_for
-from libs.contracts.messages import Candidate, SamplingParams
+from libs.contracts.messages import Candidate, PromptScores, SamplingParams
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 from libs.engine.worker.residents import Residents
 from libs.engine.worker.serve import Loaded
@@ -122,10 +122,12 @@ class FakeEngine:
     def _sample(self, row: StepRow) -> Sampled | None:
         if row.token_ids[-1] in self.nan_ids:
             return Sampled(-1, None, True, forks=(Sampled(-1, None, True),) * len(row.forks))
-        if row.sample is None:
-            return None
         ids = self.pool.read(row.block_table, row.base + len(row.token_ids))
-        return replace(draw(ids, row.sample), forks=tuple(draw(ids, fork) for fork in row.forks))
+        scores = scores_of(ids, row.base + 1, row.scored_ids, row.score_tops) if row.scored_ids else None
+        if row.sample is None:
+            return None if scores is None else Sampled(-1, None, False, scores=scores)
+        forks = tuple(draw(ids, fork) for fork in row.forks)
+        return replace(draw(ids, row.sample), forks=forks, scores=scores)
 
 
 def draw(ids: "array[int]", spec: SampleSpec) -> Sampled:
@@ -139,7 +141,10 @@ def draw(ids: "array[int]", spec: SampleSpec) -> Sampled:
     if token < 0:
         return Sampled(-1, None, False)
     logprob = -((word >> 32) % 4096) / 256 if spec.params.logprobs >= 0 else None  # exact in float32
-    return Sampled(token, logprob, False, candidates(ids, spec) if spec.candidates else ())
+    if spec.candidates:
+        return Sampled(token, logprob, False, candidates(ids, spec))
+    top_ids, top_logprobs = likeliest(ids, max(spec.params.logprobs, 0))
+    return Sampled(token, logprob, False, top_ids=top_ids, top_logprobs=top_logprobs)
 
 
 def _from(first: int) -> Iterator[int]:
@@ -169,10 +174,32 @@ def _shape(spec: SampleSpec) -> bytes:
 
 def candidates(ids: "array[int]", spec: SampleSpec) -> tuple[Candidate, ...]:
     """Every id has a log-probability, a function of the ids alone; few of them differ."""
+    best = [(cost, token) for cost, token in ranked(ids) if token not in spec.banned_ids]
+    return tuple(Candidate(token, -cost) for cost, token in best[: spec.candidates])
+
+
+def ranked(ids: "array[int]") -> list[tuple[float, int]]:
+    """Every id, the likeliest first, with what its log-probability is below 0."""
     digest = hashlib.blake2b(ids.tobytes(), digest_size=64).digest()
-    scores = {token: -(digest[token % 64] + token // 64) / 16 for token in range(VOCAB_SIZE)}  # exact in float32
-    best = sorted(scores.keys() - set(spec.banned_ids), key=lambda token: (-scores[token], token))
-    return tuple(Candidate(token, scores[token]) for token in best[: spec.candidates])
+    return sorted(((digest[token % 64] + token // 64) / 16, token) for token in range(VOCAB_SIZE))  # exact in float32
+
+
+def likeliest(ids: "array[int]", count: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """What is told beside a token: a function of the ids before it, and of no cost."""
+    digest = hashlib.blake2b(ids.tobytes(), digest_size=2 * count or 1).digest()
+    return tuple(digest[2 * n] + digest[2 * n + 1] for n in range(count)), tuple(-n / 8 for n in range(count))
+
+
+def scores_of(ids: "array[int]", first: int, scored_ids: Sequence[int], tops: int) -> PromptScores:
+    """Of the ids from index `first` on, each by those before it."""
+    told = [likeliest(ids[: first + n], 1 + tops) for n in range(len(scored_ids))]
+    return PromptScores(
+        first,
+        tuple(-own[0] / 4 for own, _ in told),
+        tuple(1 + own[0] % 9 for own, _ in told),
+        tuple(token for ids, _ in told for token in ids[1:]),
+        tuple(logprob for _, logprobs in told for logprob in logprobs[1:]),
+    )
 
 
 def expected(prompt_ids: Sequence[int], params: SamplingParams, choice: int = 0) -> tuple[tuple[int, ...], str]:

@@ -1,5 +1,6 @@
 """What clients of the model ask for, and what they must get, whatever happens on the way."""
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -8,10 +9,13 @@ from libs.contracts.errors import HeadraceError
 from libs.contracts.messages import Prompt, SamplingParams
 from services.gateway.hub import Hub
 from services.gateway.metrics import Metrics
+from services.gateway.notes import Note, notes_of
 from services.gateway.observe import Observer
-from services.gateway.stream import ClientGone, Stream, Ticket
+from services.gateway.reading import Reading
+from services.gateway.stream import ClientGone, Stream
 from services.gateway.validate import Kind, ValidRequest
-from tests.fakes.engine import VOCAB_SIZE, best_of_beams, expected
+from services.gateway.wire import Ticket
+from tests.fakes.engine import VOCAB_SIZE, best_of_beams, expected, scores_of
 
 MODEL, CELL = "m", "c0"
 TIMEOUT_S = 3600.0
@@ -24,7 +28,7 @@ SAMPLINGS = (
     SamplingParams(temperature=0.7, seed=3, max_tokens=9, ignore_eos=True),
     SamplingParams(temperature=0.7, seed=4, max_tokens=40),
     SamplingParams(temperature=0.0, max_tokens=40, min_tokens=4, stop_token_ids=tuple(range(0, VOCAB_SIZE, 16))),
-    SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True, logprobs=0),
+    SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True, logprobs=2, prompt_logprobs=1),
     SamplingParams(max_tokens=14, beam_width=3, length_penalty=0.5),
 )
 STOP_PLACES = (None, None, 0, 3, 17)  # which token of the answer its stop string is, if it has one
@@ -54,6 +58,7 @@ class Answer:
     reason: str
     got: list[int] = field(default_factory=list)
     got_reason: str = ""
+    notes: list[Note | None] = field(default_factory=list)  # of what it got
 
     @property
     def is_right(self) -> bool:
@@ -124,7 +129,7 @@ def stream_of(call: Call, metrics: Metrics, now_s: float) -> Stream:
         model=MODEL,
         prompt=Prompt(ids=call.prompt, kind="ids"),
         params=call.params,
-        stops=call.stops,
+        reading=Reading(call.params.max_tokens, call.params.min_tokens, call.stops, is_noted=call.params.logprobs >= 0),
         choices=len(call.answers),
         stream=True,
         include_usage=False,
@@ -135,6 +140,16 @@ def stream_of(call: Call, metrics: Metrics, now_s: float) -> Stream:
     return Stream(ticket, request, Words(), Observer(call.request_id, request, metrics, now_s))
 
 
+def check_notes(call: Call, stream: Stream) -> None:
+    """Each token has the log-probabilities that go with it, and so has the prompt, where they are asked for."""
+    for answer in call.answers:
+        assert len(answer.notes) == (len(answer.got) if call.params.logprobs >= 0 else 0)
+        assert all(note is not None and len(note.top_ids) == call.params.logprobs for note in answer.notes)
+    if stream.scoring is not None:
+        scores = scores_of(array("I", call.prompt), 1, call.prompt[1:], call.params.prompt_logprobs)
+        assert stream.scoring.notes == notes_of(scores.logprobs, scores.top_ids, scores.top_logprobs, scores.ranks)
+
+
 async def serve(call: Call, stream: Stream, hub: Hub) -> None:
     """What the gateway's endpoint does with a stream, without HTTP."""
     try:
@@ -143,6 +158,8 @@ async def serve(call: Call, stream: Stream, hub: Hub) -> None:
             answer = call.answers[delta.index]
             answer.got += delta.token_ids
             answer.got_reason = delta.finish_reason or ""
+            answer.notes += delta.notes
+        check_notes(call, stream)
         call.outcome = "done"
     except ClientGone:
         call.outcome = "gone"

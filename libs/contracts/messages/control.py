@@ -6,6 +6,8 @@ is the attempt that the sender listens to, 0 where it knows none.
 
 from dataclasses import dataclass
 
+from libs.contracts.messages.requests import PromptScores
+
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
@@ -35,6 +37,16 @@ class Resend:
     request_id: str
     choice: int
     position: int
+    term: int = 0
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScoresQuery:
+    """How likely were the prompt's ids from index `first` on? Answered by Scored, with as many as are known and fit."""
+
+    request_id: str
+    first: int
     term: int = 0
     epoch: int = 0
 
@@ -76,6 +88,14 @@ class Resent:
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     end: str  # "" while open or while positions after these are still unlogged
+    top_ids: tuple[int, ...] = ()  # as in a frame
+    top_logprobs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    known: bool
+    scores: tuple[PromptScores, ...] = ()  # none or one
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +117,4 @@ class CellStatus:
     problems: tuple[str, ...] = ()  # of an audit that was asked for; empty when all is well
 
 
-ControlMessage = Cancel | StopAt | Resend | Delivered | StatusQuery | Exited
+ControlMessage = Cancel | StopAt | Resend | Delivered | StatusQuery | Exited | ScoresQuery

@@ -14,6 +14,8 @@ class FrameRow:
     end: str  # "" | "stop" | "length" | "error" | "dead_end"; of "stop" the last id is the token that ended it
     cached_tokens: int
     traceparent: str  # set in the first row of a residence: the worker's span
+    top_ids: tuple[int, ...] = ()  # equally many for each of `ids`, the likeliest in its place; empty unless asked for
+    top_logprobs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

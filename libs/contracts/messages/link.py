@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from libs.contracts.messages.requests import SamplingParams
+from libs.contracts.messages.requests import PromptScores, SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,9 @@ class RowResult:
     end: str  # "" | "stop" | "length" | "error" | "dead_end": no token was allowed
     at_until: bool  # stopped by itself: the removal is confirmed
     candidates: tuple[Candidate, ...] = ()  # the likeliest first, equal ones by id
+    top_ids: tuple[int, ...] = ()  # equally many for each of `ids`, the likeliest in its place; empty unless asked for
+    top_logprobs: tuple[float, ...] = ()
+    scores: tuple[PromptScores, ...] = ()  # none or one: of the prompt's ids behind those that this step computed
 
 
 @dataclass(frozen=True, slots=True)

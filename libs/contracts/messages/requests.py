@@ -33,6 +33,20 @@ class BadWord:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptScores:
+    """How likely ids of a prompt were, by the raw logits: those from index `first` on.
+
+    Of each there are as many of the likeliest ids in its place as were asked for, best first, in one row in `top_ids`.
+    """
+
+    first: int
+    logprobs: tuple[float, ...]
+    ranks: tuple[int, ...]  # 1: the likeliest
+    top_ids: tuple[int, ...]
+    top_logprobs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How tokens are drawn and when a worker ends a sequence. Neutral values switch a filter off."""
 
@@ -45,7 +59,7 @@ class SamplingParams:
     min_tokens: int = 0
     ignore_eos: bool = False
     stop_token_ids: tuple[int, ...] = ()
-    logprobs: int = -1  # −1 none, 0 the sampled token's
+    logprobs: int = -1  # −1 none, 0 the sampled token's, above 0 those of so many likeliest ones as well
     beam_width: int = 0  # above 0: nothing is drawn, the best of so many hypotheses are kept
     length_penalty: float = 1.0  # of finished hypotheses: score / tokens ^ length_penalty
     early_stopping: bool = False  # the search is over with the first beam_width finished hypotheses
@@ -55,6 +69,7 @@ class SamplingParams:
     logit_bias: tuple[TokenBias, ...] = ()  # different ids
     allowed_token_ids: tuple[int, ...] = ()  # empty: all
     bad_words: tuple[BadWord, ...] = ()
+    prompt_logprobs: int = -1  # of the prompt's ids, in the same way
     grammar: Grammar | None = None  # None: any text
 
 
@@ -66,6 +81,11 @@ class Prompt:
     text: str = ""
     ids: tuple[int, ...] = ()
     kind: str = "text"  # "chat" | "text" | "ids"
+    last_tokens: int = 0  # above 0: only so many of its last ids; −1: as many as the context holds; 0: all
+    is_bare: bool = False  # text without the tokens that the model wants around it
+    has_no_turn: bool = False  # chat without the opening of the assistant's turn at its end
+    goes_on: bool = False  # chat that ends inside its last message, to be continued
+    arguments_json: bytes = b""  # chat: more variables of the template, an object
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +104,8 @@ class Request:
     echo_ids: bool  # Accepted carries the prompt ids back
     priority: int = 0  # the lower, the earlier
     is_timed: bool = False  # the client set the deadline: it counts when requests are put in order
+    bad_words: tuple[str, ...] = ()  # the tokenizer makes ids of them
+    cache_salt: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,14 @@ from kernels.native.structs import HrRow, HrTop
 from libs.contracts.kv_layout import blocks_for
 from libs.contracts.messages import Candidate
 from libs.engine.native.adjust_struct import AdjustStruct
+from libs.engine.native.score_structs import ScoreStructs
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 
 FIRST_ROWS: Final = 64
 INT32_BYTES: Final = 4
 KEY_MASK: Final = (1 << 64) - 1
 NOT_FINITE: Final = Sampled(token_id=-1, logprob=None, is_nan=True)
+NOTHING_DRAWN: Final = Sampled(token_id=-1, logprob=None, is_nan=False)
 
 
 class StepRows:
@@ -25,6 +27,7 @@ class StepRows:
         self._block_tokens = block_tokens
         self._ids = self._tables = array("i")
         self._held: list[object] = []  # forks, candidates and adjustments of the step, which few steps have
+        self._scores: dict[int, ScoreStructs] = {}  # by the identity of the row
         self._grow(FIRST_ROWS)
 
     def fill(self, rows: Sequence[StepRow]) -> None:
@@ -33,6 +36,7 @@ class StepRows:
             self._grow(2 * len(rows))
         self._ids, self._tables = ids, tables = array("i"), array("i")
         self._held.clear()
+        self._scores.clear()
         for row in rows:
             ids.extend(row.token_ids)
             tables.extend(row.block_table[: self._used(row)])
@@ -43,7 +47,9 @@ class StepRows:
             out.start, out.tokens, out.base, out.table = start, tokens, row.base, table
             start += tokens
             table += INT32_BYTES * used
-            out.draws, out.fork_count, out.top_count = sample is not None, 0, 0
+            out.draws, out.fork_count, out.top_count, out.score_count = sample is not None, 0, 0, 0
+            if row.scored_ids:
+                self._fill_scores(out, row)
             if sample is not None:
                 self._fill_sampling(out, sample)
                 out.adjust = self._adjust(sample)
@@ -67,7 +73,16 @@ class StepRows:
 
     def results(self, rows: Sequence[StepRow]) -> list[Sampled | None]:
         """What the kernels wrote, in the order of the rows."""
-        return [_result(out, row) for row, out in zip(rows, self._rows, strict=False)]
+        results = [_result(out, row) for row, out in zip(rows, self._rows, strict=False)]
+        if self._scores:
+            return [self._with_scores(row, result) for row, result in zip(rows, results, strict=True)]
+        return results
+
+    def _with_scores(self, row: StepRow, result: Sampled | None) -> Sampled | None:
+        scores = self._scores.get(id(row))
+        if scores is None or (result is not None and result.is_nan):
+            return result
+        return replace(result or NOTHING_DRAWN, scores=scores.read(row.base + 1))
 
     def _fill_forks(self, out: HrRow, sample: SampleSpec, specs: Sequence[SampleSpec]) -> None:
         forks = (HrRow * len(specs))()
@@ -91,15 +106,21 @@ class StepRows:
             how.struct = AdjustStruct(how, ())
         return how.struct.address
 
+    def _fill_scores(self, out: HrRow, row: StepRow) -> None:
+        scores = ScoreStructs(row.scored_ids, row.score_tops)
+        self._held.append(scores)
+        self._scores[id(row)] = scores
+        out.scores, out.score_count = scores.address, len(row.scored_ids)
+
     def _fill_sampling(self, out: HrRow, spec: SampleSpec) -> None:
         params = spec.params
         out.temperature, out.min_p, out.top_p, out.top_k = params.temperature, params.min_p, params.top_p, params.top_k
         out.position, out.key = spec.position, (params.seed + spec.choice) & KEY_MASK
         out.wants_logprob = params.logprobs >= 0 or spec.candidates > 0
-        if spec.candidates:
-            top = (HrTop * spec.candidates)()
+        if count := spec.candidates or max(params.logprobs, 0):
+            top = (HrTop * count)()
             self._held.append(top)
-            out.top, out.top_count = ctypes.addressof(top), spec.candidates
+            out.top, out.top_count, out.top_is_raw = ctypes.addressof(top), count, not spec.candidates
 
     def _grow(self, count: int) -> None:
         self._memory = (HrRow * count)()
@@ -122,7 +143,10 @@ def _result(out: HrRow, row: StepRow) -> Sampled | None:
 
 def _drawn(out: HrRow, spec: SampleSpec) -> Sampled:
     logprob = out.logprob if spec.params.logprobs >= 0 and out.token >= 0 else None
-    if not spec.candidates:
+    if not out.top_count:
         return Sampled(out.token, logprob, False)
-    tops = (HrTop * out.top_count).from_address(out.top)
-    return Sampled(out.token, logprob, False, tuple(Candidate(top.id, top.logprob) for top in tops if top.id >= 0))
+    tops = [(top.id, top.logprob) for top in (HrTop * out.top_count).from_address(out.top) if top.id >= 0]
+    if spec.candidates:
+        return Sampled(out.token, logprob, False, tuple(Candidate(*top) for top in tops))
+    ids, logprobs = zip(*tops, strict=True) if out.token >= 0 else ((), ())
+    return Sampled(out.token, logprob, False, top_ids=ids, top_logprobs=logprobs)

@@ -18,7 +18,7 @@ def forked(held: Held, result: RowResult, sampled: Sampled | None) -> list[tuple
     return [
         (
             replace(resident, sequence=fork.sequence, choice=fork.choice, epoch=fork.epoch, forks=()),
-            _report(held, replace(result, sequence=fork.sequence, epoch=fork.epoch), drawn),
+            _report(held, replace(result, sequence=fork.sequence, epoch=fork.epoch, scores=()), drawn),
         )
         for fork, drawn in zip(resident.forks, sampled.forks, strict=True)
     ]
@@ -26,10 +26,12 @@ def forked(held: Held, result: RowResult, sampled: Sampled | None) -> list[tuple
 
 def _report(held: Held, result: RowResult, drawn: Sampled) -> RowResult:
     """Every fork stops with its first token."""
+    nothing = replace(result, ids=(), logprobs=(), top_ids=(), top_logprobs=(), at_until=True)
     if drawn.is_nan:
-        return replace(result, ids=(), logprobs=(), end=ERROR, at_until=True)
+        return replace(nothing, end=ERROR)
     if drawn.token_id < 0:
-        return replace(result, ids=(), logprobs=(), end=DEAD_END, at_until=True)
+        return replace(nothing, end=DEAD_END)
     logprobs = () if drawn.logprob is None else (drawn.logprob,)
     end = held.judge(drawn.token_id, generated=1)
-    return replace(result, ids=(drawn.token_id,), logprobs=logprobs, end=end, at_until=True)
+    told = replace(nothing, ids=(drawn.token_id,), logprobs=logprobs, end=end)
+    return replace(told, top_ids=drawn.top_ids, top_logprobs=drawn.top_logprobs)

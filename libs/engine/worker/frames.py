@@ -48,4 +48,6 @@ def _frame_row(resident: Resident, row: RowResult, traceparent: str) -> FrameRow
         row.end,
         resident.cached_tokens,
         traceparent,
+        row.top_ids,
+        row.top_logprobs,
     )

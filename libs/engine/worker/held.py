@@ -4,6 +4,7 @@ Words: `to_commit` = known ids − cursor; a resident with one token to commit a
 tokens known so far, which is also the position that the next sample fills.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from libs.contracts.messages import Grammar, HeldSequence, Resident, RowResult
@@ -17,6 +18,8 @@ STOP = "stop"
 LENGTH = "length"
 ERROR = "error"
 DEAD_END = "dead_end"
+NO_IDS: Sequence[int] = ()
+NO_FORKS: tuple[SampleSpec, ...] = ()
 
 
 class Held:
@@ -115,23 +118,26 @@ class Held:
 
     def row(self, tokens: int) -> StepRow:
         """The next `tokens` tokens as a row; it samples when they are all that is known, and so do its forks."""
-        end, resident = self.cursor + tokens, self.resident
-        ids = self.ids[self.cursor : end]
-        if end < len(self.ids):
-            return StepRow(ids, self.cursor, self.table, None)
+        end, resident, scored_ids, forks = self.cursor + tokens, self.resident, NO_IDS, NO_FORKS
+        if resident.params.prompt_logprobs >= 0:
+            scored_ids = self.ids[self.cursor + 1 : min(end + 1, resident.prompt_tokens)]
+        sample = self._sample() if end == len(self.ids) else None
+        if sample is not None and resident.forks and not self.position:
+            forks = tuple(replace(sample, choice=fork.choice) for fork in resident.forks)
+        ids, tops = self.ids[self.cursor : end], resident.params.prompt_logprobs
+        return StepRow(ids, self.cursor, self.table, sample, forks, scored_ids, tops)
+
+    def _sample(self) -> SampleSpec:
+        resident = self.resident
         banned = () if self._shaping is None else self._shaping.banned_ids(self.ids)
         if self._constraint is not None:
             self._constraint.want()
-        sample = SampleSpec(
+        return SampleSpec(
             resident.params, self.position, resident.choice, banned, resident.candidates, self._adjustment
         )
-        if not resident.forks or self.position:
-            return StepRow(ids, self.cursor, self.table, sample)
-        forks = tuple(replace(sample, choice=fork.choice) for fork in resident.forks)
-        return StepRow(ids, self.cursor, self.table, sample, forks)
 
-    def commit(self, tokens: int, sampled: Sampled | None) -> RowResult:
-        """Take in what the step did with a row of `tokens` tokens.
+    def commit(self, row: StepRow, sampled: Sampled | None) -> RowResult:
+        """Take in what the step did with a row.
 
         Not-finite logits end the sequence where it was: its KV is not to be trusted. One that was to tell candidates
         has stopped: which of them follows is not its to say.
@@ -140,7 +146,9 @@ class Held:
         if drawn is not None and drawn.is_nan:
             self.end, drawn = ERROR, None
         else:
-            self.cursor += tokens
+            self.cursor += len(row.token_ids)
+        if row.sample is None:
+            return _scored(self.result(position), sampled)
         if drawn is not None and self.resident.candidates:
             told = tuple(replace(one, is_end=one.token_id in self._ending_ids) for one in drawn.candidates)
             return replace(self.result(position), at_until=True, candidates=told)
@@ -152,14 +160,17 @@ class Held:
                 if growing is not None:
                     growing.add(drawn.token_id)
             self.end = self.judge(drawn.token_id, self.position)
-        return self.result(position, drawn)
+        return _scored(self.result(position, drawn), sampled)
 
     def result(self, position: int, drawn: Sampled | None = None) -> RowResult:
         resident = self.resident
         ids = () if drawn is None else (drawn.token_id,)
         logprobs = () if drawn is None or drawn.logprob is None else (drawn.logprob,)
         at_until = self.position >= self.until
-        return RowResult(resident.sequence, resident.epoch, self.cursor, position, ids, logprobs, self.end, at_until)
+        row = RowResult(resident.sequence, resident.epoch, self.cursor, position, ids, logprobs, self.end, at_until)
+        if drawn is None or not drawn.top_ids:
+            return row
+        return replace(row, top_ids=drawn.top_ids, top_logprobs=drawn.top_logprobs)
 
     def standing(self) -> RowResult:
         """Where it stands, and every id that the order's author did not know."""
@@ -207,3 +218,10 @@ class Held:
         if token_id in self._ending_ids:
             return STOP
         return LENGTH if generated >= self.resident.params.max_tokens else ""
+
+
+def _scored(result: RowResult, sampled: Sampled | None) -> RowResult:
+    """With what the step told of the prompt's ids, which is nothing for most."""
+    if sampled is None or sampled.scores is None:
+        return result
+    return replace(result, scores=(sampled.scores,))

@@ -150,7 +150,7 @@ class Residents:
         reports: list[tuple[Resident, RowResult]] = []  # of the forks of a resident before its own
         for row, held, sampled in zip(step.rows, step.held, samples, strict=True):
             assert sampled is not None or row.sample is None, "the engine answers every row that asks for a token"
-            result = held.commit(len(row.token_ids), sampled)
+            result = held.commit(row, sampled)
             reports += [*forked(held, result, sampled), (held.resident, result)]
             if held.to_commit == 1 and not held.is_stopped and not self._slots(held):
                 self._waits.note(held, OUT_OF_GRANT, ended_ns)  # said with the token that used the last slot

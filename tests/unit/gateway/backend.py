@@ -16,11 +16,14 @@ from libs.contracts.messages import (
     Finished,
     FrameRow,
     Known,
+    PromptScores,
     Rejected,
     RepliesMessage,
     Request,
     Resend,
     Resent,
+    Scored,
+    ScoresQuery,
     StatusQuery,
     TokenFrame,
 )
@@ -74,6 +77,7 @@ class Backend:
         self.control: asyncio.Queue[ControlMessage] = asyncio.Queue()
         self.traces: set[str] = set()  # under which it spoke
         self.log: dict[str, tuple[tuple[int, ...], str]] = {}
+        self.scores: dict[str, PromptScores] = {}  # what ScoresQuery is answered with
         self.workers: tuple[str, ...] = ("decode-1",)
 
     async def start(self) -> None:
@@ -121,6 +125,9 @@ class Backend:
         match message:
             case StatusQuery():
                 return codec.encode(cell_status(*self.workers))
+            case ScoresQuery():
+                known = self.scores.get(message.request_id)
+                return codec.encode(Scored(True, (known,) if known and known.first == message.first else ()))
             case Resend():
                 self.control.put_nowait(message)
                 ids, end = self.log.get(message.request_id, ((), ""))

@@ -22,12 +22,12 @@ from services.gateway.door import Door
 from services.gateway.hub import Hub
 from services.gateway.intake import listening
 from services.gateway.keys import Keys
+from services.gateway.limits import Limits
 from services.gateway.metrics import Metrics
 from services.gateway.outbox import Outbox
 from services.gateway.service import Service
 from services.gateway.terms import Terms
 from services.gateway.tokens import TokenizerClient, Tokens, tokenizer_info
-from services.gateway.validate import Limits
 from tests.fakes.bus import FakeBus
 from tests.unit.gateway.asgi import App, Call
 from tests.unit.gateway.backend import GATEWAY, MODEL, Backend, ByteTokenizer, cell_record

@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.gateway.choice import Choice
+from services.gateway.reading import Reading
 from tests.unit.gateway.backend import EOS, ByteTokenizer
 
 
 def choice(*stops: str, min_tokens: int = 0) -> Choice:
-    return Choice(0, ByteTokenizer(), stops, min_tokens=min_tokens, max_tokens=64)
+    return Choice(0, ByteTokenizer(), Reading(64, min_tokens, stops))
 
 
 def run(subject: Choice, ids: list[int], end: str, cuts: list[int] | None = None) -> list[str]:

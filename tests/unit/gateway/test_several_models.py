@@ -13,8 +13,9 @@ from libs.runtime.config import load_config
 from libs.text.model_files import read_model_files
 from services.gateway.catalog import Catalog, Model
 from services.gateway.config import Config
+from services.gateway.limits import Limits
 from services.gateway.tokens import tokenizer_info
-from services.gateway.validate import Kind, Limits, validate
+from services.gateway.validate import Kind, validate
 from tests.fakes.tiny_model import make_tiny_model
 from tests.unit.gateway.asgi import Call
 from tests.unit.gateway.backend import MODEL, ByteTokenizer, cell_record

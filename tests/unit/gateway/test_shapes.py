@@ -1,12 +1,13 @@
 """Response objects as the official client reads them."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.shapes import ChunkWriter, Delta, Head, Usage, whole
+from services.gateway.shapes import ChunkWriter, Delta, Head, Source, Usage, whole
 from services.gateway.validate import Kind
 from tests.unit.gateway.asgi import events
 
@@ -20,13 +21,13 @@ USAGE_JSON = {
 IDS = (1, 2)
 
 
-def head(kind: Kind, **options: bool) -> Head:
+def head(kind: Kind, **options: Any) -> Head:
     return Head(kind, "id-1", "m", 99, **options)
 
 
 def test_a_whole_chat_is_a_message() -> None:
     """One choice with role, content and reason, and the usage."""
-    body = json.loads(whole(head(Kind.CHAT), [Delta(0, "hi", [5], "stop")], USAGE, IDS))
+    body = json.loads(whole(head(Kind.CHAT), [Delta(0, "hi", [5], "stop")], USAGE, Source(IDS)))
 
     assert body == {
         "id": "id-1",
@@ -47,7 +48,7 @@ def test_a_whole_chat_is_a_message() -> None:
 
 def test_a_whole_completion_is_text() -> None:
     """As a chat, with `text` for the message."""
-    body = json.loads(whole(head(Kind.COMPLETION), [Delta(0, "hi", [5], "length")], USAGE, IDS))
+    body = json.loads(whole(head(Kind.COMPLETION), [Delta(0, "hi", [5], "length")], USAGE, Source(IDS)))
 
     assert body["object"] == "text_completion"
     assert body["choices"] == [{"index": 0, "text": "hi", "logprobs": None, "finish_reason": "length"}]
@@ -56,8 +57,8 @@ def test_a_whole_completion_is_text() -> None:
 def test_token_ids_stand_where_vllm_has_them() -> None:
     """The prompt's beside a chat's choices and inside a completion's; the generated ones in the choice."""
     delta = Delta(0, "hi", [5, 6], "stop")
-    chat = json.loads(whole(head(Kind.CHAT, return_token_ids=True), [delta], USAGE, IDS))
-    completion = json.loads(whole(head(Kind.COMPLETION, return_token_ids=True), [delta], USAGE, IDS))
+    chat = json.loads(whole(head(Kind.CHAT, return_token_ids=True), [delta], USAGE, Source(IDS)))
+    completion = json.loads(whole(head(Kind.COMPLETION, return_token_ids=True), [delta], USAGE, Source(IDS)))
 
     assert (chat["prompt_token_ids"], chat["choices"][0]["token_ids"]) == ([1, 2], [5, 6])
     assert "prompt_token_ids" not in completion
@@ -68,7 +69,7 @@ def test_token_ids_stand_where_vllm_has_them() -> None:
 @pytest.mark.parametrize("kind", list(Kind))
 def test_all_chunks_share_their_head(kind: Kind) -> None:
     """Same id, created and model in each, and one choice."""
-    writer = ChunkWriter(head(kind), IDS)
+    writer = ChunkWriter(head(kind), Source(IDS))
     body = writer.first(1, USAGE) + writer.delta(Delta(0, "a", [5], None), USAGE) + writer.usage(USAGE)
 
     chunks = events(body)
@@ -82,7 +83,7 @@ def test_all_chunks_share_their_head(kind: Kind) -> None:
 
 def test_only_the_first_chat_delta_has_a_role() -> None:
     """And only the last a reason, with an empty delta where no text is left."""
-    writer = ChunkWriter(head(Kind.CHAT), IDS)
+    writer = ChunkWriter(head(Kind.CHAT), Source(IDS))
     body = writer.first(1, USAGE) + writer.delta(Delta(0, "a", [5], None), USAGE)
     body += writer.delta(Delta(0, "", [], "stop"), USAGE)
 
@@ -94,7 +95,7 @@ def test_only_the_first_chat_delta_has_a_role() -> None:
 
 def test_usage_asked_for_comes_alone_and_last() -> None:
     """All other chunks carry a null for it."""
-    writer = ChunkWriter(head(Kind.COMPLETION, include_usage=True), IDS)
+    writer = ChunkWriter(head(Kind.COMPLETION, include_usage=True), Source(IDS))
 
     first, last = events(writer.delta(Delta(0, "a", [5], "stop"), USAGE) + writer.usage(USAGE))
 
@@ -103,7 +104,7 @@ def test_usage_asked_for_comes_alone_and_last() -> None:
 
 def test_continuous_usage_is_in_every_chunk() -> None:
     """The running count of that moment."""
-    writer = ChunkWriter(head(Kind.CHAT, include_usage=True, continuous_usage=True), IDS)
+    writer = ChunkWriter(head(Kind.CHAT, include_usage=True, continuous_usage=True), Source(IDS))
 
     chunks = events(writer.first(1, USAGE) + writer.delta(Delta(0, "a", [5], None), USAGE))
 
@@ -113,7 +114,7 @@ def test_continuous_usage_is_in_every_chunk() -> None:
 @pytest.mark.parametrize("kind", list(Kind))
 def test_streamed_token_ids_come_with_their_text(kind: Kind) -> None:
     """The prompt's ids once, with the first chunk."""
-    writer = ChunkWriter(head(kind, return_token_ids=True), IDS)
+    writer = ChunkWriter(head(kind, return_token_ids=True), Source(IDS))
     body = writer.first(1, USAGE) + writer.delta(Delta(0, "a", [5], None), USAGE)
     body += writer.delta(Delta(0, "b", [6, 7], "stop"), USAGE)
 
@@ -127,7 +128,7 @@ def test_streamed_token_ids_come_with_their_text(kind: Kind) -> None:
 @given(st.text())
 def test_any_text_survives_a_chunk(text: str) -> None:
     """One event of one line, whatever the text holds: line breaks, quotes, control characters."""
-    body = ChunkWriter(head(Kind.COMPLETION), IDS).delta(Delta(0, text, [5], None), USAGE)
+    body = ChunkWriter(head(Kind.COMPLETION), Source(IDS)).delta(Delta(0, text, [5], None), USAGE)
 
     assert body.startswith(b"data: ") and body.endswith(b"\n\n") and body.count(b"\n") == 2
     assert json.loads(body[6:])["choices"][0]["text"] == text

@@ -6,8 +6,9 @@ from libs.contracts.errors import Unavailable
 from libs.contracts.messages import Accepted, Resent
 from services.gateway.metrics import Metrics
 from services.gateway.observe import Observer
-from services.gateway.stream import LOST_S, NEVER_CAME_S, ClientGone, Phase, Stream, Ticket
+from services.gateway.stream import LOST_S, NEVER_CAME_S, ClientGone, Phase, Stream
 from services.gateway.validate import Kind, validate
+from services.gateway.wire import Ticket
 from tests.unit.gateway.backend import CELL, MODEL, ByteTokenizer, row
 from tests.unit.gateway.conftest import LIMITS
 

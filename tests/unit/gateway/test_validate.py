@@ -7,12 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.contracts.errors import ContextTooLong, InvalidRequest, ModelNotFound
+from libs.contracts.errors import InvalidRequest, ModelNotFound
 from services.gateway.validate import Kind, ValidRequest, validate
 from tests.unit.gateway.backend import MODEL
 from tests.unit.gateway.conftest import LIMITS, MAX_MODEL_LEN
 
 SEED = 1234
+
+
+def _nested(depth: int) -> Any:
+    return [_nested(depth - 1)] if depth else []
+
+
 MESSAGES = [{"role": "user", "content": "hi"}]
 
 
@@ -32,7 +38,12 @@ def test_a_bare_completion_gets_the_defaults_of_the_api() -> None:
 
     assert (request.params.max_tokens, request.params.temperature, request.params.seed) == (16, 1.0, SEED)
     assert (request.params.top_k, request.params.top_p, request.params.min_p) == (0, 1.0, 0.0)
-    assert (request.stops, request.stream, request.prompt.text, request.prompt.kind) == ((), False, "hi", "text")
+    assert (request.reading.stops, request.stream, request.prompt.text, request.prompt.kind) == (
+        (),
+        False,
+        "hi",
+        "text",
+    )
 
 
 def test_a_chat_without_a_limit_may_fill_the_context() -> None:
@@ -91,22 +102,38 @@ def test_a_tiny_temperature_is_greedy(temperature: float) -> None:
         ("stream_options", [{"include_usage": True}, 1]),
         ("n", [0, 129, -1, 10**9, "1", True]),
         ("best_of", [2]),
-        ("logprobs", [0, 5, True]),
-        ("logit_bias", [{"5": 100}]),
-        ("echo", [True]),
+        ("logprobs", [-1, 21, True, 1.5, "1"]),
+        (
+            "logit_bias",
+            [
+                {"257": 1},
+                {"-1": 1},
+                {"x": 1},
+                {"1.0": 1},
+                {"5": 101},
+                {"5": "1"},
+                {str(i): 1 for i in range(1025)},
+                [5],
+            ],
+        ),
+        ("allowed_token_ids", [[], [257], [-1], [1] * 1025, "x"]),
+        ("bad_words", [[""], [" "], ["x"] * 129, ["x" * 201], [7], "x"]),
+        ("echo", ["yes", 1]),
         ("suffix", ["x"]),
-        ("presence_penalty", [0.5, 99, "x"]),
-        ("frequency_penalty", [-1]),
-        ("repetition_penalty", [0, 1.1]),
-        ("prompt_logprobs", [0]),
+        ("presence_penalty", [2.5, 99, "x"]),
+        ("frequency_penalty", [-2.1]),
+        ("repetition_penalty", [0, -1, 11]),
+        ("prompt_logprobs", [-1, 21, True]),
         ("beam_width", [2, 0, -1]),
         ("early_stopping", [True, "never"]),
         ("length_penalty", [0, 2.0, "1"]),
         ("use_beam_search", ["true", 1]),
-        ("truncate_prompt_tokens", [5]),
-        ("include_stop_str_in_output", [True]),
-        ("skip_special_tokens", [False]),
-        ("cache_salt", ["s"]),
+        ("truncate_prompt_tokens", [0, -2, 65, "1"]),
+        ("include_stop_str_in_output", ["x"]),
+        ("skip_special_tokens", [0]),
+        ("cache_salt", ["", "x" * 257, 7]),
+        ("prompt_cache_key", ["", 7]),
+        ("request_id", ["", "a b", "x" * 129, "a\n", 7]),
         ("prompt_embeds", ["AAAA"]),
         ("model", [1, None]),
     ],
@@ -141,12 +168,23 @@ def test_a_bad_field_of_a_completion_is_named(field: str, values: list[Any]) -> 
         ("tools", [[{"type": "function"}]]),
         ("tool_choice", ["required", {"type": "function"}]),
         ("functions", [[{}]]),
-        ("logprobs", [True]),
-        ("top_logprobs", [2]),
+        ("logprobs", [1, "x"]),
+        ("top_logprobs", [2, 21, -1]),
         ("chat_template", ["{{ x }}"]),
-        ("chat_template_kwargs", [{"tokenize": True}]),
+        (
+            "chat_template_kwargs",
+            [
+                {"tokenize": True},
+                {"messages": []},
+                {"chat_template": "x"},
+                [1],
+                {"x": "y" * 20_000},
+                {"x": _nested(20)},
+            ],
+        ),
         ("max_completion_tokens", [0, -3]),
-        ("continue_final_message", [True]),
+        ("continue_final_message", ["x"]),
+        ("max_tokens", [0]),
         ("modalities", [["text", "audio"]]),
     ],
 )
@@ -164,6 +202,7 @@ def test_a_bad_field_of_a_chat_is_named(field: str, values: list[Any]) -> None:
         {"n": 1, "best_of": 1, "logprobs": None, "echo": False, "suffix": "", "use_beam_search": False},
         {"presence_penalty": 0, "frequency_penalty": 0.0, "repetition_penalty": 1, "logit_bias": {}},
         {"response_format": {"type": "text"}, "skip_special_tokens": True, "include_stop_str_in_output": False},
+        {"allowed_token_ids": None, "bad_words": [], "return_tokens_as_token_ids": False, "add_special_tokens": True},
         {"user": "u1", "metadata": {"k": "v"}, "store": False, "service_tier": "auto", "foo": {"a": [1]}},
         {"stop": [], "stop_token_ids": [], "seed": None, "stream": None, "stream_options": None, "max_tokens": None},
     ],
@@ -178,34 +217,6 @@ def test_neutral_chat_fields_change_nothing() -> None:
     fields = {"tools": [], "tool_choice": "auto", "logprobs": False, "top_logprobs": 0, "parallel_tool_calls": True}
 
     assert chat(**fields) == chat()
-
-
-def test_text_parts_are_joined_by_newlines() -> None:
-    """A list of text parts reaches the template as one string."""
-    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-
-    request = chat(messages=[{"role": "user", "content": parts, "name": "n"}])
-
-    assert msgspec.json.decode(request.prompt.messages_json) == [{"role": "user", "content": "a\nb", "name": "n"}]
-
-
-@pytest.mark.parametrize("prompt", ["hi", ["hi"]])
-def test_one_prompt_may_stand_in_a_list(prompt: str | list[str]) -> None:
-    """A list of one is that one."""
-    assert complete(prompt=prompt).prompt.text == "hi"
-
-
-@pytest.mark.parametrize("prompt", [[1, 2], [[1, 2]]])
-def test_a_prompt_may_be_ids(prompt: list[Any]) -> None:
-    """Ids are passed on as they are."""
-    assert (complete(prompt=prompt).prompt.ids, complete(prompt=prompt).prompt.kind) == ((1, 2), "ids")
-
-
-def test_ids_that_fill_the_context_are_too_long() -> None:
-    """The refusal names both numbers; one token less fits."""
-    with pytest.raises(ContextTooLong, match=rf"{MAX_MODEL_LEN} tokens.*{MAX_MODEL_LEN} tokens"):
-        complete(prompt=[7] * MAX_MODEL_LEN)
-    assert len(complete(prompt=[7] * (MAX_MODEL_LEN - 1)).prompt.ids) == MAX_MODEL_LEN - 1
 
 
 @pytest.mark.parametrize("model", ["other", "../../etc", "x\u0000y", ""])

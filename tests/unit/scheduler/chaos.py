@@ -10,16 +10,15 @@ from services.scheduler.swap_cost import COST
 from tests.fakes.engine import best_of_beams, expected
 from tests.fakes.worker import FakeWorker, Word
 from tests.unit.scheduler.cell import GATEWAY, Cell, params, prompt
+from tests.unit.scheduler.scored import check_scores
 
 # Lengths around block ends; the two first ids decide which prompts share prefixes.
 PROMPTS = tuple(prompt(tokens, first) for first in (100, 500) for tokens in (5, 16, 31, 32, 33, 48, 90))
 SAMPLINGS = (
     params(1),
-    params(2),
     params(9),
-    params(40),
     params(40, ignore_eos=False),
-    params(6, logprobs=0),
+    params(6, logprobs=2, prompt_logprobs=1),
     params(20, repetition_penalty=1.2, logit_bias=(TokenBias(7, -3.0),)),
     params(9, allowed_token_ids=(2, 9, 40), bad_words=(BadWord((9,)), BadWord((40, 40)), BadWord((40, 2)))),
     params(20, temperature=1.0, seed=7),
@@ -244,6 +243,7 @@ class Chaos(Cell):
         best = best_of_beams(prompt_ids, sampling, choices) if sampling.beam_width else ()
         for choice in range(choices):
             self._check(request_id, choice, (best[choice] if best else expected(prompt_ids, sampling, choice))[0])
+        check_scores(self.state.requests[request_id], prompt_ids, sampling)
         self.deliver(request_id)
 
     def _check(self, request_id: str, choice: int, ids: tuple[int, ...]) -> None:

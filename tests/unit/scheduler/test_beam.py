@@ -4,6 +4,7 @@ import pytest
 
 from libs.contracts.messages import Candidate, Finished, SamplingParams
 from services.scheduler.beam import Continuation, Search, continuations
+from services.scheduler.score_log import ScoreLog
 from services.scheduler.state import DECODE
 from tests.fakes.engine import best_of_beams
 from tests.unit.scheduler.cancels import play_cancel
@@ -34,10 +35,10 @@ def test_the_best_continuations_live_on_and_ends_before_them_are_kept() -> None:
         (-1.5, (Candidate(5, -0.5), Candidate(2, -1.5), Candidate(1, -1.75, is_end=True))),
     ]
     assert continuations(parents, 3) == [
-        Continuation(-2.0, 0, 7, False),
-        Continuation(-2.0, 1, 5, False),
-        Continuation(-3.0, 0, 3, True),
-        Continuation(-3.0, 1, 2, False),
+        Continuation(-2.0, 0, 7, False, -1.0),
+        Continuation(-2.0, 1, 5, False, -0.5),
+        Continuation(-3.0, 0, 3, True, -2.0),
+        Continuation(-3.0, 1, 2, False, -1.5),
     ]
     assert [one.token_id for one in continuations([(0.0, (Candidate(8, -1.0), Candidate(4, -1.0)))], 1)] == [4]
 
@@ -45,10 +46,10 @@ def test_the_best_continuations_live_on_and_ends_before_them_are_kept() -> None:
 def test_a_search_is_over_when_nobody_can_be_better() -> None:
     """With as many finished ones as its width: at once if it is early, else when the best live one is not better."""
     search = Search(2, length_penalty=1.0, is_early=False)
-    search.finish(-4.0, (1, 2), "stop")
+    search.finish(-4.0, (1, 2), "stop", ScoreLog())
     assert not search.is_over(-9.0, 3)
-    search.finish(-3.0, (1, 3, 4), "stop")
-    search.finish(-9.0, (5,), "stop")
+    search.finish(-3.0, (1, 3, 4), "stop", ScoreLog())
+    search.finish(-9.0, (5,), "stop", ScoreLog())
     assert [one.ids for one in search.finished] == [(1, 3, 4), (1, 2)]
     assert not search.is_over(-5.9, 3) and search.is_over(-6.0, 3)
     search.is_early = True
@@ -65,6 +66,10 @@ def test_the_answers_are_the_best_hypotheses(make: type[Cell], tokens: int, samp
     cell.run()
     best = best_of_beams(prompt(tokens), sampling, 3)
     assert answers(cell, 3) == [ids for ids, _ in best]
+    logs = [choice.logprobs for choice in cell.state.requests["r"].answers]
+    assert [len(log) for log in logs] == [len(ids) for ids, _ in best]
+    scores = [sum(log.logprobs) / len(log) ** sampling.length_penalty for log in logs]
+    assert scores == sorted(scores, reverse=True)
     assert ends(cell) == {index: (len(ids), reason) for index, (ids, reason) in enumerate(best)}
     rows = [row for worker in cell.workers.values() for row in worker.rows]
     assert sum(len(row.token_ids) for row in rows if row.base < tokens) == tokens

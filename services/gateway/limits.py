@@ -1,0 +1,45 @@
+"""What the served model allows, and token ids within its vocabulary. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from libs.contracts.errors import InvalidRequest, ModelNotFound
+
+MAX_CHOICES: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    model: str
+    max_model_len: int
+    vocab_size: int
+    max_choices: int = MAX_CHOICES
+    sampling: Mapping[str, float] = field(default_factory=dict)  # what its makers recommend, by the names of fields
+    is_strict: bool = False  # fields that nobody knows are refused
+
+    def of(self, name: str) -> "Limits":
+        """These, for the one model that they are of. Raises ModelNotFound."""
+        if name != self.model:
+            raise ModelNotFound(f"the model {name[:100]!r} does not exist", param="model")
+        return self
+
+
+class Lookup(Protocol):
+    """Finds what the model of a name allows."""
+
+    def of(self, name: str) -> Limits:
+        """Raises ModelNotFound."""
+
+
+def token_ids(name: str, ids: Sequence[object], limits: Limits) -> tuple[int, ...]:
+    """Raises InvalidRequest for what is not in the vocabulary."""
+    checked = []
+    for index, token_id in enumerate(ids):
+        if not isinstance(token_id, int) or not 0 <= token_id < limits.vocab_size:
+            shown = str(token_id)[:24] if isinstance(token_id, int) else type(token_id).__name__
+            raise InvalidRequest(
+                f"{name}[{index}] is {shown}, not a token id from 0 to {limits.vocab_size - 1}", param=name
+            )
+        checked.append(token_id)
+    return tuple(checked)
