@@ -59,6 +59,7 @@ SETTINGS = {
         "request_timeout_s",
         "max_waiting",
         "max_wait_s",
+        "notice_s",
         "short_queue",
         "max_choices",
         "max_connections",
