@@ -1,5 +1,6 @@
 """Gateway process. Wiring only."""
 
+import asyncio
 import os
 
 from libs.contracts.messages import ServiceStatus
@@ -79,6 +80,8 @@ async def main() -> None:
             door.open()
             log.info("serving", host=config.host, port=config.port)
             await stop.wait()
+            door.give_notice()
+            await asyncio.sleep(config.notice_s)
             door.close()
             await hub.drain(config.drain_s)
     log.info("stopped")

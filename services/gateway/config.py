@@ -45,6 +45,7 @@ class Config(ServiceConfig):
     max_wait_s: float = Field(default=3.0, gt=0)  # beyond those, a request that would wait longer is refused
     max_choices: int = Field(default=128, ge=1, le=128)  # of a request, over all its prompts
     strict_fields: bool = False  # fields that nobody knows are refused instead of ignored
+    notice_s: float = Field(default=0.0, ge=0, le=600)  # told to stop, it is not ready for so long before it refuses
     max_model_len: int = Field(ge=2, le=MAX_MODEL_LEN_TOKENS)
 
     @field_validator("more_models", mode="before")

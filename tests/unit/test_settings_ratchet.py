@@ -60,6 +60,7 @@ SETTINGS = {
         "strict_fields",
         "max_waiting",
         "max_wait_s",
+        "notice_s",
         "short_queue",
         "max_choices",
         "max_connections",
