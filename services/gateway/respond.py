@@ -74,7 +74,7 @@ async def gathered(stream: Stream) -> list[Delta]:
     pieces: dict[int, list[Delta]] = {}
     async for delta in stream.deltas():
         pieces.setdefault(delta.index, []).append(delta)
-    return [_joined(deltas) for _, deltas in sorted(pieces.items())]
+    return [joined(deltas) for _, deltas in sorted(pieces.items())]
 
 
 async def _object(streams: Sequence[Stream], send: Send, headers: Headers) -> None:
@@ -91,7 +91,7 @@ async def _object(streams: Sequence[Stream], send: Send, headers: Headers) -> No
     await reply.whole(send, shapes.whole(head_of(streams[0]), parts, usage_of(streams)), headers=headers)
 
 
-def _joined(deltas: list[Delta]) -> Delta:
+def joined(deltas: list[Delta]) -> Delta:
     """One delta that holds all of a choice."""
     return Delta(
         deltas[-1].index,
