@@ -204,7 +204,7 @@ class Cell:
         )
         return Arrived(sequence, f"trace-of-{request_id}", is_older)
 
-    def ask(self, message: ControlMessage) -> Done | Resent | CellStatus:
+    def ask(self, message: ControlMessage) -> object:
         self.turn(Asked(len(self.replies), message))
         return self.replies[-1]
 
