@@ -58,7 +58,7 @@ def test_a_cached_prefix_is_not_taken_where_the_prompt_is_scored(make: type[Cell
 @pytest.mark.parametrize(("tokens", "unreported"), [(300, 1), (60, 1), (60, 4)])
 @pytest.mark.parametrize("logprobs", [-1, 2])
 def test_what_a_lost_worker_wrote_without_a_word_is_scored_again(tokens: int, unreported: int, logprobs: int) -> None:
-    """Its fill counts, and tokens that its gateway has, show more than it told: of a scored prompt they do not count."""
+    """Its fill counts and its gateway show more than it told: of a scored prompt that does not count."""
     cell, wanted = hybrid(max_chunk_tokens=32), params(9, logprobs=logprobs, prompt_logprobs=1)
     cell.submit("r", prompt(tokens), wanted)
     cell.run(lambda: cell.choice("r").cursor > 0)
