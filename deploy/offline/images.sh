@@ -12,7 +12,6 @@ cd "$(dirname "$0")/../.."
 PYTHON=${PYTHON:-.venv/bin/python}  # whose pip knows where packages come from
 MIRROR=${MIRROR:-}                  # of Debian; debootstrap knows one
 CACHE=${HEADRACE_OFFLINE_CACHE:-$HOME/.cache/headrace/offline}
-IMAGE_PYTHON=3.11.2                 # Debian 12's
 LABEL=headrace.inputs
 
 digest() { cat "$@" | sha256sum | cut -c1-16; }
@@ -49,13 +48,14 @@ system() {  # all that comes from Debian's archive
 wheels() {  # of everything that the images install, at its exact version
   rm -rf "$CACHE/wheels"
   mkdir -p "$CACHE/wheels"
-  local image lists=() download=("$PYTHON" -m pip download -q --only-binary=:all: --python-version "$IMAGE_PYTHON"
-    --constraint constraints.txt --dest "$CACHE/wheels")
+  local image lists=() download=("$PYTHON" -m pip download -q --only-binary=:all: --constraint constraints.txt
+    --dest "$CACHE/wheels")
   for image in control worker brokers build; do
     "$PYTHON" deploy/images/requirements.py "$image" >"$CACHE/$image.txt"
     lists+=(--requirement "$CACHE/$image.txt")
   done
-  "${download[@]}" "${lists[@]}" 2> >(grep -v WARNING >&2)
+  # Debian 12's Python is 3.11.2, for which redis wants one package more than for the Python that asks here.
+  "${download[@]}" "${lists[@]}" async-timeout 2> >(grep -v WARNING >&2)
   "${download[@]}" --no-deps "$("$PYTHON" deploy/images/requirements.py model)" 2> >(grep -v WARNING >&2)
   DOCKER_BUILDKIT=0 docker build -q -t headrace-offline/build --label "$LABEL=$PACKAGES" -f - "$CACHE/wheels" >/dev/null 2>&1 <<'DOCKERFILE'
 FROM headrace-offline/toolchain
@@ -64,7 +64,7 @@ RUN printf '[global]\nno-index = true\nfind-links = /wheels\n' >/etc/pip.conf
 DOCKERFILE
 }
 
-SYSTEM=$(digest deploy/offline/images.sh)
-PACKAGES=$(digest deploy/offline/images.sh deploy/images/requirements.py pyproject.toml constraints.txt)
+SYSTEM=$(declare -f import install system | digest)
+PACKAGES=$(declare -f wheels | digest - deploy/images/requirements.py pyproject.toml constraints.txt)
 fits base "$SYSTEM" && fits proxy "$SYSTEM" && fits toolchain "$SYSTEM" || system
 fits build "$PACKAGES" || wheels

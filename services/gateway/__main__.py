@@ -1,5 +1,6 @@
 """Gateway process. Wiring only."""
 
+import asyncio
 import os
 from contextlib import AbstractAsyncContextManager
 
@@ -48,10 +49,7 @@ async def main() -> None:
     failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
     keys = Keys(config.api_key.get_secret_value(), config.keys_path)
-    takes_recommended = config.generation_config == "auto"
-    catalog = Catalog(
-        [read_model(one, config.max_choices, takes_recommended=takes_recommended) for one in config.models]
-    )
+    catalog = Catalog([read_model(one, config) for one in config.models])
     metrics = gather_metrics(catalog)
     async with (
         telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio) as export,
@@ -89,6 +87,8 @@ async def main() -> None:
             door.open()
             log.info("serving", host=config.host, port=config.port)
             await stop.wait()
+            door.give_notice()
+            await asyncio.sleep(config.notice_s)
             door.close()
             await hub.drain(config.drain_s)
     log.info("stopped")
@@ -98,11 +98,17 @@ def shared_counts(config: Config) -> AbstractAsyncContextManager[Valkey]:
     return Valkey.connect(config.redis_url, user=config.redis_user, password=config.redis_password.get_secret_value())
 
 
-def read_model(settings: ModelSettings, max_choices: int, *, takes_recommended: bool) -> Model:
+def read_model(settings: ModelSettings, config: Config) -> Model:
     files = read_model_files(settings.model_dir)
     tokenizer = Tokenizer(files)
-    sampling = files.sampling if takes_recommended else {}
-    limits = Limits(settings.model, settings.max_model_len, tokenizer.vocab_size, max_choices, sampling)
+    limits = Limits(
+        model=settings.model,
+        max_model_len=settings.max_model_len,
+        vocab_size=tokenizer.vocab_size,
+        max_choices=config.max_choices,
+        sampling=files.sampling if config.generation_config == "auto" else {},
+        is_strict=config.strict_fields,
+    )
     info = tokenizer_info(files.special_tokens, files.chat_template, limits)
     return Model(limits, tokenizer, info, settings.aliases)
 

@@ -9,13 +9,14 @@ from libs.runtime.bus import Bus
 from libs.runtime.cells import CellDirectory
 from services.gateway.outbox import Outbox
 
+CLOSING = "the server is shutting down"
 NO_WORKER = "no worker serves the model yet"
 PROBE_TIMEOUT_S = 0.5
 PROBE_VALID_S = 0.5  # readiness is asked for without a key, so asking often must cost nothing
 
 
 class Door:
-    """Mutable: opens once, closes once, and remembers the last probe."""
+    """Mutable: opens once, gives notice and closes once, and remembers the last probe."""
 
     def __init__(self, bus: Bus, cells: CellDirectory, outbox: Outbox, models: Sequence[str]) -> None:
         self._bus = bus
@@ -23,6 +24,7 @@ class Door:
         self._outbox = outbox
         self._models = models
         self._shut = "the server is starting"  # why nothing may come in, whatever the rest is like
+        self._notice = ""  # why nothing should come in any more, though it still may
         self._probe: asyncio.Task[tuple[CellStatus, ...]] | None = None
         self._probed_s = float("-inf")
 
@@ -30,9 +32,13 @@ class Door:
         """Everything that a request needs in this process is up."""
         self._shut = ""
 
+    def give_notice(self) -> None:
+        """Not ready from now on, so that whoever chooses among gateways chooses another; what comes still gets in."""
+        self._notice = CLOSING
+
     def close(self) -> None:
         """Let nothing in any more."""
-        self._shut = "the server is shutting down"
+        self._shut = CLOSING
 
     @property
     def is_shut(self) -> bool:
@@ -41,8 +47,8 @@ class Door:
     @property
     def obstacle(self) -> str:
         """Why a request cannot be served now, as far as this process knows; "" when nothing is known against it."""
-        if self._shut:
-            return self._shut
+        if shut := self._shut or self._notice:
+            return shut
         if not self._bus.connected:
             return "the broker is not connected"
         if not any(map(self.serves, self._models)):

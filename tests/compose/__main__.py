@@ -7,7 +7,6 @@ import argparse
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from tests.compose.scan import problems
 
 NAME: Final = "headrace-test"
 MODEL: Final = "SmolLM2-135M-Instruct"
+LOGS: Final = Path(tempfile.gettempdir()) / "headrace-compose-test.log"
 MEGABYTE: Final = 1_000_000
 CONTROL_PLANE_BYTES: Final = 250 * MEGABYTE
 WORKER_BYTES: Final = 1500 * MEGABYTE
@@ -31,6 +31,7 @@ STORY_TOKENS: Final = 160
 STRIKE_AT: Final = 30  # chunks
 CLIENTS: Final = 3
 SCALED: Final = ("tokenizer", "prefill_worker", "decode_worker", "gateway", "scheduler")
+SECOND_CELL: Final = ("pool_c1", "scheduler_c1", "prefill_worker_c1", "decode_worker_c1")
 STRUCK: Final = ("decode_worker", "scheduler", "nats")
 BUILT: Final = (
     "gateway",
@@ -176,6 +177,16 @@ def _restarted(project: Project, victim: dict[str, Any]) -> bool:
     )
 
 
+def second_cell(project: Project, doors: Doors) -> None:
+    """Comes up beside the first, leads its own workers, and disturbs nobody."""
+    with load(doors, CLIENTS) as seen:
+        project.up()
+        for service in SECOND_CELL:
+            until_well(project, service, 1)
+    expect(not seen.failures, f"{len(seen.failures)} requests failed beside a new cell: {seen.failures[:3]}")
+    say(f"a second cell beside the first, under load: {seen.done} requests")
+
+
 def stop(project: Project) -> None:
     start_s = time.monotonic()
     project.run("down", "--volumes", "--remove-orphans")
@@ -227,8 +238,11 @@ def _run(arguments: argparse.Namespace, doors: Doors, secrets: Path) -> None:
         expect(not found, "\n  ".join(("the running stack has faults:", *found)))
         say("the running stack has no root, no capability, no foreign listener, and brokers that refuse")
         scale(project, doors)
+        both = Project(NAME, variables, "compose.yaml", "compose.cell2.yaml")
+        second_cell(both, doors)
     except BaseException:
-        print(project.run("logs", "--tail=30"), file=sys.stderr)
+        LOGS.write_text(project.run("logs", "--no-color"))
+        say(f"the containers' logs: {LOGS}")
         raise
     finally:
         stop(project)

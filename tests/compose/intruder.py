@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from redis import Redis
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from redis.retry import Retry
 
 from libs.contracts import flow
 
 NATS = ("nats", 4222)
 VALKEY = ("valkey", 6379)
 TIMEOUT_S = 10.0
+REFUSALS = ("permission", "auth", "not allowed")
 FOREIGN_COMMANDS: tuple[tuple[str, ...], ...] = (
     ("FLUSHALL",), ("CONFIG", "GET", "*"), ("EVAL", "return 1", "0"), ("KEYS", "*"), ("SET", "other", "1"),
     ("GET", "other"), ("ACL", "LIST"), ("DEBUG", "SLEEP", "0"), ("SCRIPT", "LOAD", "return 1"), ("CLIENT", "LIST"),
@@ -40,17 +43,19 @@ def foreign(own: Sequence[str], all_of_them: set[str]) -> list[str]:
     return sorted(subject for subject in all_of_them if not any(covers(pattern, subject) for pattern in own))
 
 
-async def ask_nats(connect: dict[str, Any], lines: Sequence[str]) -> list[str]:
-    """Errors that the server sends for these protocol lines, each followed by the answer to a ping."""
+async def ask_nats(connect: dict[str, Any], lines: Sequence[str] = ()) -> list[str]:
+    """What the server says against the connection, then against each of these protocol lines; "" is nothing."""
     reader, writer = await asyncio.open_connection(*NATS)
     try:
         await reader.readline()
-        errors = list[str]()
+        objections = list[str]()
         for line in (f"CONNECT {json.dumps({'verbose': False, 'pedantic': False, **connect})}\r\n", *lines):
             writer.write(f"{line}PING\r\n".encode())
+            objections.append("")
             while (answer := await asyncio.wait_for(reader.readline(), TIMEOUT_S)).strip() not in (b"PONG", b""):
-                errors += [answer.decode().strip()] * answer.startswith(b"-ERR")
-        return errors
+                if answer.startswith(b"-ERR"):
+                    objections[-1] += answer.decode().strip()
+        return objections
     finally:
         writer.close()
 
@@ -59,27 +64,23 @@ async def let_by_nats(passwords: dict[str, str]) -> list[str]:
     """What a user may do that its permissions do not say; and connections without a user."""
     found = list[str]()
     for connect in ({}, {"user": "gateway", "pass": "wrong"}, {"user": "nobody", "pass": ""}):
-        if not await ask_nats(connect, ()):
+        if not any(await ask_nats(connect)):
             found.append(f"nats lets in {connect}")
-    published = {subject for user in flow.PERMISSIONS for subject in flow.permissions(user).publish} | {
-        "other",
-        "$SYS.x",
-    }
-    heard = {subject for user in flow.PERMISSIONS for subject in flow.permissions(user).subscribe} | {">", "$SYS.>"}
+    everybody = [flow.permissions(user) for user in flow.PERMISSIONS]
+    published = {subject for one in everybody for subject in one.publish} | {"other", "$SYS.x"}
+    heard = {subject for one in everybody for subject in one.subscribe} | {">", "$SYS.>"}
     for user, password in passwords.items():
         own = flow.permissions(user)
-        me = {"user": user, "pass": password}
-        if errors := await ask_nats(me, ()):
-            found.append(f"nats refuses {user}: {errors}")
-        for subject in foreign(own.publish, published):
-            plain = subject.replace("*", "x").replace(">", "x")
-            if not foreign(own.publish, {plain}):
-                continue  # a place in a foreign pattern that one's own reaches
-            if not any("Permissions Violation" in error for error in await ask_nats(me, (f"PUB {plain} 0\r\n\r\n",))):
-                found.append(f"{user} publishes to {plain}")
-        for subject in foreign(own.subscribe, heard):
-            if not any("Permissions Violation" in error for error in await ask_nats(me, (f"SUB {subject} 1\r\n",))):
-                found.append(f"{user} subscribes to {subject}")
+        places = {subject.replace("*", "x").replace(">", "x") for subject in published}
+        tries = {f"PUB {place} 0\r\n\r\n": f"publishes to {place}" for place in foreign(own.publish, places)}
+        tries |= {f"SUB {subject} 1\r\n": f"subscribes to {subject}" for subject in foreign(own.subscribe, heard)}
+        welcome, *objections = await ask_nats({"user": user, "pass": password}, tuple(tries))
+        found += [f"nats refuses {user}: {welcome}"] * bool(welcome)
+        found += [
+            f"{user} {what}"
+            for what, objection in zip(tries.values(), objections, strict=True)
+            if "Permissions Violation" not in objection
+        ]
     return found
 
 
@@ -88,14 +89,21 @@ def let_by_valkey(passwords: dict[str, str]) -> list[str]:
     host, port = VALKEY
     found = list[str]()
     for user, password in {"": "", **passwords}.items():
-        client = Redis(host, port, username=user or None, password=password or None, protocol=2, driver_info=None)
+        client = Redis(
+            host,
+            port,
+            username=user or None,
+            password=password or None,
+            protocol=2,
+            driver_info=None,
+            retry=Retry(NoBackoff(), 0),
+        )
         for command in FOREIGN_COMMANDS:
             try:
                 client.execute_command(*command)  # type: ignore[no-untyped-call]
             except RedisError as error:
-                if "permission" in str(error).lower() or "auth" in str(error).lower():
-                    continue
-                found.append(f"valkey answers {user or 'nobody'} {command}: {error}")
+                if not any(word in str(error).lower() for word in REFUSALS):
+                    found.append(f"valkey answers {user or 'nobody'} {command}: {error}")
             else:
                 found.append(f"valkey does {command} for {user or 'nobody'}")
     return found

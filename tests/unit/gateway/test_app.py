@@ -264,3 +264,16 @@ async def test_a_closed_door_lets_streams_finish_and_nothing_in(gateway: Gateway
     await gateway.backend.tokens(request, 0, b"a", "length")
     assert (await running.json())["choices"][0]["text"] == "a"
     await gateway.backend.told(Delivered)
+
+
+async def test_a_door_that_has_given_notice_takes_what_still_comes(gateway: Gateway) -> None:
+    """Whoever chooses among gateways looks once a second, say: until it has, nothing is refused."""
+    gateway.service.door.give_notice()
+
+    ready, late = gateway.call("/ready", method="GET"), gateway.complete()
+    assert (await ready.json())["status"] == "the server is shutting down" and ready.status == 503
+    request = await gateway.taken()
+    await gateway.backend.accept(request)
+    await gateway.backend.tokens(request, 0, b"a", "length")
+    assert (await late.json())["choices"][0]["text"] == "a"
+    await gateway.backend.told(Delivered)

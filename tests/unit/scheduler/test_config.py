@@ -34,3 +34,15 @@ def test_a_bad_setting_is_named(name: str, value: str) -> None:
     """The process does not start with it."""
     with pytest.raises(ConfigError, match=f"HR_SCHEDULER_{name}"):
         load_config(Config, prefix="HR_SCHEDULER_", environ=NEEDED | {f"HR_SCHEDULER_{name}": value})
+
+
+def test_a_container_announces_its_own_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers elsewhere dial what the cell's record says; a host whose name has no address says so at its start."""
+    environ = NEEDED | {"HR_SCHEDULER_LINK_HOST": "auto"}
+    monkeypatch.setattr("socket.gethostname", lambda: "127.0.0.9")
+    assert load_config(Config, prefix="HR_SCHEDULER_", environ=environ).link_host == "127.0.0.9"
+    assert load_config(Config, prefix="HR_SCHEDULER_", environ=NEEDED).link_host == "127.0.0.1"
+
+    monkeypatch.setattr("socket.gethostname", lambda: "no-such-host.invalid")
+    with pytest.raises(ConfigError, match="LINK_HOST"):
+        load_config(Config, prefix="HR_SCHEDULER_", environ=environ)
