@@ -1,4 +1,4 @@
-"""Looks over a running stack for what no container should have: root, a writable root, capabilities, listeners.
+"""Looks over a running stack for what no container should have: root, a writable root, capabilities, build tools, listeners.
 
 And whether its brokers refuse each user what is another's.
 """
@@ -17,7 +17,7 @@ ONE_PORT_OF_ITS_OWN = "scheduler"  # where workers dial, drawn at start
 ENGINES_NAME_SERVER = "0B00007F"  # 127.0.0.11 in /proc/net/tcp
 LISTEN = "0A"
 LOOK = """
-import json
+import json, shutil
 facts = dict(line.split(":\\t", 1) for line in open("/proc/1/status").read().splitlines() if ":\\t" in line)
 rows = [row.split() for name in ("tcp", "tcp6") for row in open(f"/proc/net/{name}").read().splitlines()[1:]]
 try:
@@ -25,7 +25,8 @@ try:
     written = True
 except OSError:
     written = False
-print(json.dumps({"facts": facts, "rows": [(row[1], row[3]) for row in rows], "written": written}))
+print(json.dumps({"facts": facts, "rows": [(row[1], row[3]) for row in rows], "written": written,
+    "tools": [tool for tool in ("cc", "gcc", "g++", "make", "pip", "pip3", "curl", "wget") if shutil.which(tool)]}))
 """
 
 
@@ -49,6 +50,8 @@ def _of_container(container: dict[str, Any]) -> Iterator[str]:
         yield f"{name} may gain privileges"
     if seen["written"]:
         yield f"{name} can write to its root"
+    if seen["tools"]:
+        yield f"{name} has tools to build or fetch: {seen['tools']}"
     if container["HostConfig"]["Privileged"] or container["HostConfig"]["PidMode"] == "host":
         yield f"{name} is part of the host"
     ports = {
