@@ -1,4 +1,4 @@
-"""Looks over a running stack for what no container should have: root, a writable root, capabilities, build tools, listeners.
+"""Looks over a running stack for what no container should have: root, rights, a writable root, tools, listeners.
 
 And whether its brokers refuse each user what is another's.
 """
@@ -38,30 +38,27 @@ def problems(project: Project, secrets: Path) -> list[str]:
 
 
 def _of_container(container: dict[str, Any]) -> Iterator[str]:
-    service, name = service_of(container), container["Name"].lstrip("/")
+    name = container["Name"].lstrip("/")
     seen = json.loads(output(["docker", "exec", container["Id"], "python3", "-S", "-I", "-c", LOOK]))
-    facts = seen["facts"]
-    if "0" in facts["Uid"].split():
-        yield f"{name} runs as root"
-    for kind in ("CapEff", "CapPrm", "CapBnd"):
-        if int(facts[kind], 16):
-            yield f"{name} has capabilities: {kind} {facts[kind]}"
-    if facts["NoNewPrivs"].strip() != "1":
-        yield f"{name} may gain privileges"
-    if seen["written"]:
-        yield f"{name} can write to its root"
-    if seen["tools"]:
-        yield f"{name} has tools to build or fetch: {seen['tools']}"
-    if container["HostConfig"]["Privileged"] or container["HostConfig"]["PidMode"] == "host":
-        yield f"{name} is part of the host"
+    facts, host = seen["facts"], container["HostConfig"]
+    wrong = {
+        "runs as root": "0" in facts["Uid"].split(),
+        "has capabilities": any(int(facts[kind], 16) for kind in ("CapEff", "CapPrm", "CapBnd")),
+        "may gain privileges": facts["NoNewPrivs"].strip() != "1",
+        "can write to its root": seen["written"],
+        f"has tools to build or fetch with: {seen['tools']}": bool(seen["tools"]),
+        "is part of the host": host["Privileged"] or host["PidMode"] == "host" or host["NetworkMode"] == "host",
+    }
+    yield from (f"{name} {what}" for what, holds in wrong.items() if holds)
     ports = {
         int(place.rpartition(":")[2], 16) for place, state in seen["rows"] if state == LISTEN and not _engines(place)
     }
-    if service == ONE_PORT_OF_ITS_OWN:
-        if len(ports) != 1:
-            yield f"{name} listens at {sorted(ports)}, and not at one port"
-    elif ports != LISTENERS.get(service, set()):
+    if not _are_due(service_of(container), ports):
         yield f"{name} listens at {sorted(ports)}"
+
+
+def _are_due(service: str, ports: set[int]) -> bool:
+    return len(ports) == 1 if service == ONE_PORT_OF_ITS_OWN else ports == LISTENERS.get(service, set())
 
 
 def _engines(place: str) -> bool:
