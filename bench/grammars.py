@@ -12,7 +12,6 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -153,21 +152,21 @@ def main() -> None:
     arguments.add_argument("--sequences", type=int, default=32)
     arguments.add_argument("--steps", type=int, default=300)
     given = arguments.parse_args()
-    model_dir: Path = ensure_default_model(cache_root())
-    tokenizer = Tokenizer.from_dir(model_dir)
+    tokenizer = Tokenizer.from_dir(ensure_default_model(cache_root()))
     (eos_id,), size = tokenizer.eos_ids, tokenizer.vocab_size
+    vocabulary = open_vocabulary(tokenizer, [eos_id], size)
     plain = [resident(number, 100, given.steps + 100) for number in range(given.sequences)]
     formed = [replace(one, params=replace(one.params, grammar=PEOPLE)) for one in plain]
     cpu_ms: dict[str, float] = {}
     for name, residents in (("free", plain), ("with grammars", formed)):
-        engine, grammars = Drawing(eos_id), WorkerGrammars(model_dir, [eos_id], size)
+        engine, grammars = Drawing(eos_id), WorkerGrammars(lambda: vocabulary, size)
         took_ms, masks_ms = steps(worker(residents, engine, grammars, size), engine, given.sequences, given.steps)
         grammars.close()
         cpu_ms[name] = statistics.median(took_ms)
         print(f"step thread, {name}: {quantiles(took_ms)} ms of processor time a step")
     print(f"difference: {cpu_ms['with grammars'] - cpu_ms['free']:.3f} ms at {given.sequences} sequences")
     print(f"masks are there after {quantiles(masks_ms)} ms, beside the forward")
-    first = compile_grammar(open_vocabulary(tokenizer, [eos_id], size), PEOPLE)
+    first = compile_grammar(vocabulary, PEOPLE)
     own = batch_filling(first, given.sequences, given.steps, -(-size // 32), eos_id)
     print(f"the library's batch filling: {quantiles(own)} ms")
 

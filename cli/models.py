@@ -11,6 +11,7 @@ from libs.contracts.errors import ConfigError
 DEFAULT_NAME: Final = "smollm2"
 HUB_ID: Final = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")  # and a branch, tag or commit
 HUB_FILES: Final = ("*.json", "*.safetensors", "*.jinja")
+HUB_OTHERS: Final = ("*/*", "consolidated*")  # the same weights in other forms
 
 Progress = Callable[[int, int], None]  # done, of how many
 
@@ -80,7 +81,11 @@ def _from_hub(model: str, revision: str | None) -> Path:
     except ImportError as error:
         raise ConfigError(f"{model} must be downloaded, which takes: pip install huggingface_hub") from error
     try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=list(HUB_FILES)))
+        return Path(
+            snapshot_download(
+                model, revision=revision, allow_patterns=list(HUB_FILES), ignore_patterns=list(HUB_OTHERS)
+            )
+        )
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError(f"cannot download {model} ({reason}); offline, give a directory or a .gguf file") from error

@@ -63,6 +63,7 @@ class Tokenized(msgspec.Struct, array_like=True, tag=2):
     known_tokens: int = 0  # of its prefix, as the index knew
     cell: str = ""
     error: str = ""
+    grammar_ns: int = 0  # its grammar has been tried; 0 where it has none
 
 
 class Arrived(msgspec.Struct, frozen=True, array_like=True, tag=3):

@@ -16,6 +16,7 @@ C = TypeVar("C", bound="ServiceConfig")
 
 FILE_SUFFIX = "_FILE"  # PREFIX_FIELD_FILE names a file that holds a secret field's value
 MASK = "********"
+SETTINGS = "HR_"
 
 
 class ServiceConfig(BaseSettings):
@@ -79,6 +80,12 @@ def load_config(kind: type[C], *, prefix: str, environ: Mapping[str, str] | None
     if problems:
         raise ConfigError("; ".join(problems))
     return config
+
+
+def without_settings(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment for a process that is no service: it has no setting, of which some are secrets."""
+    env = os.environ if environ is None else environ
+    return {name: value for name, value in env.items() if not name.startswith(SETTINGS)}
 
 
 def describe(config: BaseSettings) -> dict[str, str]:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from libs.contracts.errors import ConfigError
+from libs.contracts.token_rules import MAX_REPETITION, MIN_REPETITION
 
 MAX_FILE_BYTES: Final = 128 << 20
 NUMBER: Final = int | float
@@ -18,7 +19,7 @@ SAMPLING_BOUNDS: Final = MappingProxyType(
         "top_p": (1e-9, 1.0, NUMBER),
         "top_k": (-1, (1 << 31) - 1, int),
         "min_p": (0.0, 1.0, NUMBER),
-        "repetition_penalty": (1e-9, 2.0, NUMBER),
+        "repetition_penalty": (MIN_REPETITION, MAX_REPETITION, NUMBER),
     }
 )
 SPECIAL_ROLES: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")

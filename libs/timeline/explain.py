@@ -13,7 +13,16 @@ SHOWN_CHUNKS = 8
 SHORTAGES = ("no_blocks", "max_running", "no_worker", "unknown_workers", "suspected")
 
 ENTRY = (names.RECEIVE, names.VALIDATE, names.PUBLISH)
-TOKENIZING = (names.PULL, names.TEMPLATE, names.ENCODE, names.RETURN, names.HASH, names.LOOK_UP, names.PUBLISH_SEQUENCE)
+TOKENIZING = (
+    names.GRAMMAR,
+    names.PULL,
+    names.TEMPLATE,
+    names.ENCODE,
+    names.RETURN,
+    names.HASH,
+    names.LOOK_UP,
+    names.PUBLISH_SEQUENCE,
+)
 
 
 def explain(store: Store, trace: Trace) -> list[str]:
@@ -50,6 +59,7 @@ def _entry(trace: Trace, leaves: tuple[Leaf, ...]) -> Iterator[str]:
         parts = [
             f"{what} {ms(_sum(leaves, (name,)))}"
             for name, what in (
+                (names.GRAMMAR, "the form of its answer"),
                 (names.TEMPLATE, "template"),
                 (names.ENCODE, "encoding"),
                 (names.LOOK_UP, "prefix look-up"),

@@ -27,6 +27,7 @@ def gateway_phases(served: Served) -> Iterator[Phase]:
 
 def tokenizer_ends(tokenized: Tokenized) -> Iterator[tuple[str, int]]:
     """(phase, its end), from the moment at which the request was pulled."""
+    yield names.GRAMMAR, tokenized.grammar_ns
     yield names.PULL, tokenized.begun_ns
     yield names.TEMPLATE, tokenized.rendered_ns
     yield names.ENCODE, tokenized.encoded_ns

@@ -22,37 +22,38 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from protos.v1 import common_pb2 as protos_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19protos/v1/inference.proto\x12\x0bheadrace.v1\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\xf8\x03\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x13\n\x06prompt\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nprompt_ids\x18\x03 \x03(\r\x12*\n\x08messages\x18\x04 \x03(\x0b\x32\x18.headrace.v1.ChatMessage\x12\x17\n\nmax_tokens\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x17\n\nmin_tokens\x18\x06 \x01(\rH\x02\x88\x01\x01\x12\x18\n\x0btemperature\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x12\n\x05top_p\x18\x08 \x01(\x01H\x04\x88\x01\x01\x12\x12\n\x05top_k\x18\t \x01(\x11H\x05\x88\x01\x01\x12\x12\n\x05min_p\x18\n \x01(\x01H\x06\x88\x01\x01\x12\x11\n\x04seed\x18\x0b \x01(\x04H\x07\x88\x01\x01\x12\x0c\n\x04stop\x18\x0c \x03(\t\x12\x16\n\x0estop_token_ids\x18\r \x03(\r\x12\x17\n\nignore_eos\x18\x0e \x01(\x08H\x08\x88\x01\x01\x12\x15\n\x08priority\x18\x0f \x01(\x11H\t\x88\x01\x01\x12\x0e\n\x01n\x18\x10 \x01(\rH\n\x88\x01\x01\x42\t\n\x07_promptB\r\n\x0b_max_tokensB\r\n\x0b_min_tokensB\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\x08\n\x06_top_kB\x08\n\x06_min_pB\x07\n\x05_seedB\r\n\x0b_ignore_eosB\x0b\n\t_priorityB\x04\n\x02_n\"V\n\rGeneratedText\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x15\n\rfinish_reason\x18\x04 \x01(\t\"U\n\nTokenUsage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\"{\n\x10GenerateResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12+\n\x07\x63hoices\x18\x02 \x03(\x0b\x32\x1a.headrace.v1.GeneratedText\x12&\n\x05usage\x18\x03 \x01(\x0b\x32\x17.headrace.v1.TokenUsage\"v\n\rGenerateChunk\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12)\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x1a.headrace.v1.GeneratedText\x12&\n\x05usage\x18\x03 \x01(\x0b\x32\x17.headrace.v1.TokenUsage\"\xa4\x01\n\x0fTokenizeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x13\n\x06prompt\x18\x02 \x01(\tH\x00\x88\x01\x01\x12*\n\x08messages\x18\x03 \x03(\x0b\x32\x18.headrace.v1.ChatMessage\x12\x1f\n\x12\x61\x64\x64_special_tokens\x18\x04 \x01(\x08H\x01\x88\x01\x01\x42\t\n\x07_promptB\x15\n\x13_add_special_tokens\"6\n\x10TokenizeResponse\x12\x0b\n\x03ids\x18\x01 \x03(\r\x12\x15\n\rmax_model_len\x18\x02 \x01(\r\"\x13\n\x11ListModelsRequest\"H\n\x0bServedModel\x12\n\n\x02id\x18\x01 \x01(\t\x12\x15\n\rmax_model_len\x18\x02 \x01(\r\x12\x16\n\x0e\x63reated_unix_s\x18\x03 \x01(\x04\">\n\x12ListModelsResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x18.headrace.v1.ServedModel2\xba\x02\n\tInference\x12G\n\x08Generate\x12\x1c.headrace.v1.GenerateRequest\x1a\x1d.headrace.v1.GenerateResponse\x12L\n\x0eGenerateStream\x12\x1c.headrace.v1.GenerateRequest\x1a\x1a.headrace.v1.GenerateChunk0\x01\x12G\n\x08Tokenize\x12\x1c.headrace.v1.TokenizeRequest\x1a\x1d.headrace.v1.TokenizeResponse\x12M\n\nListModels\x12\x1e.headrace.v1.ListModelsRequest\x1a\x1f.headrace.v1.ListModelsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19protos/v1/inference.proto\x12\x0bheadrace.v1\x1a\x16protos/v1/common.proto\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\x9a\x0b\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x13\n\x06prompt\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nprompt_ids\x18\x03 \x03(\r\x12*\n\x08messages\x18\x04 \x03(\x0b\x32\x18.headrace.v1.ChatMessage\x12\x17\n\nmax_tokens\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x17\n\nmin_tokens\x18\x06 \x01(\rH\x02\x88\x01\x01\x12\x18\n\x0btemperature\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x12\n\x05top_p\x18\x08 \x01(\x01H\x04\x88\x01\x01\x12\x12\n\x05top_k\x18\t \x01(\x11H\x05\x88\x01\x01\x12\x12\n\x05min_p\x18\n \x01(\x01H\x06\x88\x01\x01\x12\x11\n\x04seed\x18\x0b \x01(\x04H\x07\x88\x01\x01\x12\x0c\n\x04stop\x18\x0c \x03(\t\x12\x16\n\x0estop_token_ids\x18\r \x03(\r\x12\x17\n\nignore_eos\x18\x0e \x01(\x08H\x08\x88\x01\x01\x12\x15\n\x08priority\x18\x0f \x01(\x11H\t\x88\x01\x01\x12\x0e\n\x01n\x18\x10 \x01(\rH\n\x88\x01\x01\x12\x1c\n\x0fuse_beam_search\x18\x11 \x01(\x08H\x0b\x88\x01\x01\x12\x17\n\nbeam_width\x18\x12 \x01(\rH\x0c\x88\x01\x01\x12\x1b\n\x0elength_penalty\x18\x13 \x01(\x01H\r\x88\x01\x01\x12\x1b\n\x0e\x65\x61rly_stopping\x18\x14 \x01(\x08H\x0e\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x15 \x01(\x01H\x0f\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x16 \x01(\x01H\x10\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\x17 \x01(\x01H\x11\x88\x01\x01\x12*\n\nlogit_bias\x18\x18 \x03(\x0b\x32\x16.headrace.v1.TokenBias\x12\x19\n\x11\x61llowed_token_ids\x18\x19 \x03(\r\x12\x11\n\tbad_words\x18\x1a \x03(\t\x12\x15\n\x08logprobs\x18\x1b \x01(\x11H\x12\x88\x01\x01\x12\'\n\x1ainclude_stop_str_in_output\x18\x1c \x01(\x08H\x13\x88\x01\x01\x12 \n\x13skip_special_tokens\x18\x1d \x01(\x08H\x14\x88\x01\x01\x12#\n\x16truncate_prompt_tokens\x18\x1e \x01(\x11H\x15\x88\x01\x01\x12\x1f\n\x12\x61\x64\x64_special_tokens\x18\x1f \x01(\x08H\x16\x88\x01\x01\x12\"\n\x15\x61\x64\x64_generation_prompt\x18  \x01(\x08H\x17\x88\x01\x01\x12#\n\x16\x63ontinue_final_message\x18! \x01(\x08H\x18\x88\x01\x01\x12\x17\n\ncache_salt\x18\" \x01(\tH\x19\x88\x01\x01\x12\x17\n\nrequest_id\x18# \x01(\tH\x1a\x88\x01\x01\x42\t\n\x07_promptB\r\n\x0b_max_tokensB\r\n\x0b_min_tokensB\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\x08\n\x06_top_kB\x08\n\x06_min_pB\x07\n\x05_seedB\r\n\x0b_ignore_eosB\x0b\n\t_priorityB\x04\n\x02_nB\x12\n\x10_use_beam_searchB\r\n\x0b_beam_widthB\x11\n\x0f_length_penaltyB\x11\n\x0f_early_stoppingB\x15\n\x13_repetition_penaltyB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\x0b\n\t_logprobsB\x1d\n\x1b_include_stop_str_in_outputB\x16\n\x14_skip_special_tokensB\x19\n\x17_truncate_prompt_tokensB\x15\n\x13_add_special_tokensB\x18\n\x16_add_generation_promptB\x19\n\x17_continue_final_messageB\r\n\x0b_cache_saltB\r\n\x0b_request_id\"\x8f\x01\n\rGeneratedText\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x15\n\rfinish_reason\x18\x04 \x01(\t\x12\x10\n\x08logprobs\x18\x05 \x03(\x01\x12\x0f\n\x07top_ids\x18\x06 \x03(\r\x12\x14\n\x0ctop_logprobs\x18\x07 \x03(\x01\"U\n\nTokenUsage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\"{\n\x10GenerateResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12+\n\x07\x63hoices\x18\x02 \x03(\x0b\x32\x1a.headrace.v1.GeneratedText\x12&\n\x05usage\x18\x03 \x01(\x0b\x32\x17.headrace.v1.TokenUsage\"v\n\rGenerateChunk\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12)\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x1a.headrace.v1.GeneratedText\x12&\n\x05usage\x18\x03 \x01(\x0b\x32\x17.headrace.v1.TokenUsage\"\xa4\x01\n\x0fTokenizeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x13\n\x06prompt\x18\x02 \x01(\tH\x00\x88\x01\x01\x12*\n\x08messages\x18\x03 \x03(\x0b\x32\x18.headrace.v1.ChatMessage\x12\x1f\n\x12\x61\x64\x64_special_tokens\x18\x04 \x01(\x08H\x01\x88\x01\x01\x42\t\n\x07_promptB\x15\n\x13_add_special_tokens\"6\n\x10TokenizeResponse\x12\x0b\n\x03ids\x18\x01 \x03(\r\x12\x15\n\rmax_model_len\x18\x02 \x01(\r\"\x13\n\x11ListModelsRequest\"H\n\x0bServedModel\x12\n\n\x02id\x18\x01 \x01(\t\x12\x15\n\rmax_model_len\x18\x02 \x01(\r\x12\x16\n\x0e\x63reated_unix_s\x18\x03 \x01(\x04\">\n\x12ListModelsResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x18.headrace.v1.ServedModel2\xba\x02\n\tInference\x12G\n\x08Generate\x12\x1c.headrace.v1.GenerateRequest\x1a\x1d.headrace.v1.GenerateResponse\x12L\n\x0eGenerateStream\x12\x1c.headrace.v1.GenerateRequest\x1a\x1a.headrace.v1.GenerateChunk0\x01\x12G\n\x08Tokenize\x12\x1c.headrace.v1.TokenizeRequest\x1a\x1d.headrace.v1.TokenizeResponse\x12M\n\nListModels\x12\x1e.headrace.v1.ListModelsRequest\x1a\x1f.headrace.v1.ListModelsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.v1.inference_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CHATMESSAGE']._serialized_start=42
-  _globals['_CHATMESSAGE']._serialized_end=86
-  _globals['_GENERATEREQUEST']._serialized_start=89
-  _globals['_GENERATEREQUEST']._serialized_end=593
-  _globals['_GENERATEDTEXT']._serialized_start=595
-  _globals['_GENERATEDTEXT']._serialized_end=681
-  _globals['_TOKENUSAGE']._serialized_start=683
-  _globals['_TOKENUSAGE']._serialized_end=768
-  _globals['_GENERATERESPONSE']._serialized_start=770
-  _globals['_GENERATERESPONSE']._serialized_end=893
-  _globals['_GENERATECHUNK']._serialized_start=895
-  _globals['_GENERATECHUNK']._serialized_end=1013
-  _globals['_TOKENIZEREQUEST']._serialized_start=1016
-  _globals['_TOKENIZEREQUEST']._serialized_end=1180
-  _globals['_TOKENIZERESPONSE']._serialized_start=1182
-  _globals['_TOKENIZERESPONSE']._serialized_end=1236
-  _globals['_LISTMODELSREQUEST']._serialized_start=1238
-  _globals['_LISTMODELSREQUEST']._serialized_end=1257
-  _globals['_SERVEDMODEL']._serialized_start=1259
-  _globals['_SERVEDMODEL']._serialized_end=1331
-  _globals['_LISTMODELSRESPONSE']._serialized_start=1333
-  _globals['_LISTMODELSRESPONSE']._serialized_end=1395
-  _globals['_INFERENCE']._serialized_start=1398
-  _globals['_INFERENCE']._serialized_end=1712
+  _globals['_CHATMESSAGE']._serialized_start=66
+  _globals['_CHATMESSAGE']._serialized_end=110
+  _globals['_GENERATEREQUEST']._serialized_start=113
+  _globals['_GENERATEREQUEST']._serialized_end=1547
+  _globals['_GENERATEDTEXT']._serialized_start=1550
+  _globals['_GENERATEDTEXT']._serialized_end=1693
+  _globals['_TOKENUSAGE']._serialized_start=1695
+  _globals['_TOKENUSAGE']._serialized_end=1780
+  _globals['_GENERATERESPONSE']._serialized_start=1782
+  _globals['_GENERATERESPONSE']._serialized_end=1905
+  _globals['_GENERATECHUNK']._serialized_start=1907
+  _globals['_GENERATECHUNK']._serialized_end=2025
+  _globals['_TOKENIZEREQUEST']._serialized_start=2028
+  _globals['_TOKENIZEREQUEST']._serialized_end=2192
+  _globals['_TOKENIZERESPONSE']._serialized_start=2194
+  _globals['_TOKENIZERESPONSE']._serialized_end=2248
+  _globals['_LISTMODELSREQUEST']._serialized_start=2250
+  _globals['_LISTMODELSREQUEST']._serialized_end=2269
+  _globals['_SERVEDMODEL']._serialized_start=2271
+  _globals['_SERVEDMODEL']._serialized_end=2343
+  _globals['_LISTMODELSRESPONSE']._serialized_start=2345
+  _globals['_LISTMODELSRESPONSE']._serialized_end=2407
+  _globals['_INFERENCE']._serialized_start=2410
+  _globals['_INFERENCE']._serialized_end=2724
 # @@protoc_insertion_point(module_scope)

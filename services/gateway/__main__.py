@@ -44,10 +44,7 @@ async def main() -> None:
     failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
     keys = Keys(config.api_key.get_secret_value(), config.keys_path)
-    takes_recommended = config.generation_config == "auto"
-    catalog = Catalog(
-        [read_model(one, config.max_choices, takes_recommended=takes_recommended) for one in config.models]
-    )
+    catalog = Catalog([read_model(one, config) for one in config.models])
     metrics = gather_metrics(catalog)
     async with (
         telemetry(NAME, config.instance, config.otlp_endpoint, config.otlp_sample_ratio) as export,
@@ -90,11 +87,17 @@ async def main() -> None:
     log.info("stopped")
 
 
-def read_model(settings: ModelSettings, max_choices: int, *, takes_recommended: bool) -> Model:
+def read_model(settings: ModelSettings, config: Config) -> Model:
     files = read_model_files(settings.model_dir)
     tokenizer = Tokenizer(files)
-    sampling = files.sampling if takes_recommended else {}
-    limits = Limits(settings.model, settings.max_model_len, tokenizer.vocab_size, max_choices, sampling)
+    limits = Limits(
+        model=settings.model,
+        max_model_len=settings.max_model_len,
+        vocab_size=tokenizer.vocab_size,
+        max_choices=config.max_choices,
+        sampling=files.sampling if config.generation_config == "auto" else {},
+        is_strict=config.strict_fields,
+    )
     info = tokenizer_info(files.special_tokens, files.chat_template, limits)
     return Model(limits, tokenizer, info, settings.aliases)
 

@@ -43,8 +43,9 @@ class Config(ServiceConfig):
     max_waiting: int = Field(default=512, ge=1)  # requests without a token; more are refused
     short_queue: int = Field(default=64, ge=0)  # so many may wait however long it takes
     max_wait_s: float = Field(default=3.0, gt=0)  # beyond those, a request that would wait longer is refused
+    max_choices: int = Field(default=128, ge=1, le=128)  # of a request, over all its prompts
+    strict_fields: bool = False  # fields that nobody knows are refused instead of ignored
     notice_s: float = Field(default=0.0, ge=0, le=600)  # told to stop, it is not ready for so long before it refuses
-    max_choices: int = Field(default=128, ge=1, le=128)  # `n` of a request
     max_model_len: int = Field(ge=2, le=MAX_MODEL_LEN_TOKENS)
 
     @field_validator("more_models", mode="before")

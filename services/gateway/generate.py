@@ -1,7 +1,8 @@
 """The two HTTP endpoints that generate: a body becomes a request, the request a stream, the stream a response."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
 
 from libs.contracts.errors import HeadraceError
 from services.gateway import reply
@@ -10,10 +11,10 @@ from services.gateway.body import read_body
 from services.gateway.reply import Headers, Receive, Scope, Send
 from services.gateway.respond import respond
 from services.gateway.server import UNREAD_TIMEOUT_S
-from services.gateway.service import Origin, Service, accounted, check_open, new_request_id, open_stream, queue
+from services.gateway.service import Origin, Service, accounted, check_open, new_request_id, open_streams, queue
 from services.gateway.stream import ClientGone, Stream
 from services.gateway.unread import while_read
-from services.gateway.validate import Kind
+from services.gateway.validate import Kind, is_name
 
 TRACE_HEADER = b"x-headrace-trace"
 CLOSE = (b"connection", b"close")
@@ -22,8 +23,8 @@ CLOSE = (b"connection", b"close")
 def origin_of(scope: Scope, arrived_s: float) -> Origin:
     """Of a request or a socket that the guard has let in."""
     headers = dict(scope["headers"])
-    traceparent = headers.get(b"traceparent", b"").decode("latin-1")
-    return Origin(scope[CALLER], arrived_s, traceparent, headers.get(TRACE_HEADER, b""))
+    traceparent, name = (headers.get(header, b"").decode("latin-1") for header in (b"traceparent", b"x-request-id"))
+    return Origin(scope[CALLER], arrived_s, traceparent, headers.get(TRACE_HEADER, b""), name if is_name(name) else "")
 
 
 class Generate:
@@ -35,39 +36,48 @@ class Generate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service, arrived_s = self._service, asyncio.get_running_loop().time()
-        request_id = new_request_id(self._kind)
-        headers = ((b"x-request-id", request_id.encode()),)
+        request_id, origin = new_request_id(self._kind), origin_of(scope, arrived_s)
+        name = origin.request_id or request_id
         try:
             check_open(service, scope[CALLER])
             payload = await read_body(scope, receive, max_bytes=service.max_body_bytes)
-            stream = open_stream(service, self._kind, payload, request_id, origin_of(scope, arrived_s))
+            streams = open_streams(service, self._kind, payload, request_id, origin)
+            name = streams[0].request.client_id or name
         except ConnectionResetError:
             return
         except HeadraceError as error:
             # A connection that stays open would bring its next request to a server that is going away.
             closing = (CLOSE,) if service.door.is_shut and scope["http_version"].startswith("1") else ()
-            await reply.error(send, error, (*headers, *closing))
+            await reply.error(send, error, (_named(name), *closing))
             return
-        watch = asyncio.create_task(self._watch(stream, receive))
+        watch = asyncio.create_task(self._watch(streams, receive))
         try:
             with suppress(ClientGone, HeadraceError):  # counted, and the client was told
-                await self._serve(stream, send, headers)
+                await self._serve(streams, send, (_named(name),))
         finally:
             watch.cancel()
 
-    async def _serve(self, stream: Stream, send: Send, headers: Headers) -> None:
+    async def _serve(self, streams: Sequence[Stream], send: Send, headers: Headers) -> None:
         """Send the request on and answer it."""
-        async with accounted(self._service, stream):
+        async with AsyncExitStack() as stack:
+            for stream in streams:
+                await stack.enter_async_context(accounted(self._service, stream))
             try:
-                await queue(self._service, stream)
+                for stream in streams:
+                    await queue(self._service, stream)
             except HeadraceError as error:
                 await reply.error(send, error, headers)
                 raise
             async with while_read(send, UNREAD_TIMEOUT_S) as sending:
-                await respond(stream, sending, headers)
+                await respond(streams, sending, headers)
 
-    async def _watch(self, stream: Stream, receive: Receive) -> None:
+    async def _watch(self, streams: Sequence[Stream], receive: Receive) -> None:
         """Nothing but receive tells that the client left: sending to nobody succeeds."""
         while (await receive())["type"] != "http.disconnect":
             pass
-        self._service.hub.abandon(stream, ClientGone())
+        for stream in streams:
+            self._service.hub.abandon(stream, ClientGone())
+
+
+def _named(request_id: str) -> tuple[bytes, bytes]:
+    return b"x-request-id", request_id.encode()

@@ -31,10 +31,12 @@ def prompts_of(body: ChatBody | CompletionBody, limits: Limits) -> tuple[Prompt,
         raise InvalidRequest("truncate_prompt_tokens must not be 0", param="truncate_prompt_tokens")
     if isinstance(body, ChatBody):
         return (replace(_chat(body), last_tokens=last_tokens),)
-    is_bare = body.add_special_tokens is False
+    prompts, is_bare = _several(body.prompt), body.add_special_tokens is False
+    if len(prompts) * (body.n or 1) > limits.max_choices:
+        raise InvalidRequest(f"at most {limits.max_choices} choices of all prompts are allowed", param="prompt")
     return tuple(
         replace(_one(prompt, limits, is_cut=last_tokens != 0), last_tokens=last_tokens, is_bare=is_bare)
-        for prompt in _several(body.prompt)
+        for prompt in prompts
     )
 
 

@@ -1,10 +1,12 @@
 """From a stream of deltas to a response, in events or as one object; errors become what can still be told."""
 
 import time
+from collections.abc import Sequence
 
 from libs.contracts.errors import HeadraceError
 from libs.text.detokenize import Detokenizer
 from services.gateway import errors_http, reply, shapes, sse
+from services.gateway.batch import merged, numbered, usage_of
 from services.gateway.logprobs import Echo, prompt_entries
 from services.gateway.notes import Note, TokenNames
 from services.gateway.reply import Headers, Send
@@ -62,9 +64,9 @@ def _echoed_text(stream: Stream) -> str:
     return text.push(stream.prompt_ids) + text.finish()
 
 
-async def respond(stream: Stream, send: Send, headers: Headers) -> None:
+async def respond(streams: Sequence[Stream], send: Send, headers: Headers) -> None:
     """Answer the client. Raises what the request failed with, after the client was told; ClientGone untold."""
-    await (_events if stream.request.stream else _object)(stream, send, headers)
+    await (_events if streams[0].request.stream else _object)(streams, send, headers)
 
 
 async def gathered(stream: Stream) -> list[Delta]:
@@ -72,20 +74,24 @@ async def gathered(stream: Stream) -> list[Delta]:
     pieces: dict[int, list[Delta]] = {}
     async for delta in stream.deltas():
         pieces.setdefault(delta.index, []).append(delta)
-    return [_joined(deltas) for _, deltas in sorted(pieces.items())]
+    return [joined(deltas) for _, deltas in sorted(pieces.items())]
 
 
-async def _object(stream: Stream, send: Send, headers: Headers) -> None:
+async def _object(streams: Sequence[Stream], send: Send, headers: Headers) -> None:
+    parts = []
     try:
-        choices = await gathered(stream)
+        for stream in streams:
+            choices = [numbered(streams, stream, delta) for delta in await gathered(stream)]
+            parts.append((source_of(stream), choices))
     except HeadraceError as error:
         await reply.error(send, error, headers)
         raise
-    stream.observer.told()
-    await reply.whole(send, shapes.whole(head_of(stream), choices, stream.usage, source_of(stream)), headers=headers)
+    for stream in streams:
+        stream.observer.told()
+    await reply.whole(send, shapes.whole(head_of(streams[0]), parts, usage_of(streams)), headers=headers)
 
 
-def _joined(deltas: list[Delta]) -> Delta:
+def joined(deltas: list[Delta]) -> Delta:
     """One delta that holds all of a choice."""
     return Delta(
         deltas[-1].index,
@@ -96,27 +102,31 @@ def _joined(deltas: list[Delta]) -> Delta:
     )
 
 
-async def _events(stream: Stream, send: Send, headers: Headers) -> None:
+async def _events(streams: Sequence[Stream], send: Send, headers: Headers) -> None:
     """The head goes out with the first text, so that what fails before it still gets a status of its own."""
-    writer: ChunkWriter | None = None
+    writers: dict[str, ChunkWriter] = {}
+    first = streams[0]
     try:
-        async for delta in stream.deltas():
-            usage = stream.usage
-            opening, text_ns = b"", 0
+        async for stream, delta in merged(streams):
+            usage = usage_of(streams)
+            opening, text_ns, is_begun = b"", 0, bool(writers)
+            writer = writers.get(stream.request_id)
             if writer is None:
                 text_ns = time.monotonic_ns()
-                writer = ChunkWriter(head_of(stream), source_of(stream))
+                writer = writers[stream.request_id] = ChunkWriter(head_of(first), source_of(stream))
                 opening = writer.first(len(stream.choices), usage)
+            if not is_begun:
                 await reply.begin(send, 200, (*reply.EVENTS, *headers))
-            await reply.part(send, opening + writer.delta(delta, usage))
+            await reply.part(send, opening + writer.delta(numbered(streams, stream, delta), usage))
             if text_ns:
                 stream.observer.wrote(text_ns)
     except HeadraceError as error:
-        if writer is None:
+        if not writers:
             await reply.error(send, error, headers)
         else:
             await reply.part(send, errors_http.event_of(error), more=False)
         raise
-    stream.observer.told()
-    closing = writer.usage(stream.usage) if writer else b""
+    for stream in streams:
+        stream.observer.told()
+    closing = writers[first.request_id].usage(usage_of(streams)) if writers else b""
     await reply.part(send, closing + sse.DONE, more=False)

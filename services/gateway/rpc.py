@@ -136,7 +136,8 @@ class Inference:
         opened = open_stream(service, kind, body, request_id, origin)
         async with accounted(service, opened):
             await queue(service, opened)
-            await context.send_initial_metadata((("x-request-id", request_id),))
+            name = opened.request.client_id or request_id
+            await context.send_initial_metadata((("x-request-id", name),))
             yield opened
 
 
@@ -148,7 +149,16 @@ def _metadata(context: Context, name: str) -> str:
 
 
 def _text(delta: Delta) -> GeneratedText:
-    return GeneratedText(delta.index, delta.text, tuple(delta.token_ids), delta.finish_reason or "")
+    notes = [note for note in delta.notes if note is not None]
+    return GeneratedText(
+        delta.index,
+        delta.text,
+        tuple(delta.token_ids),
+        delta.finish_reason or "",
+        tuple(note.logprob for note in notes),
+        tuple(token_id for note in notes for token_id in note.top_ids),
+        tuple(logprob for note in notes for logprob in note.top_logprobs),
+    )
 
 
 def _usage(usage: Usage) -> TokenUsage:

@@ -22,6 +22,10 @@ def http_body(request: GenerateRequest, *, stream: bool, left_s: float | None) -
     prompts = [name for name in PROMPTS if name in body]
     if len(prompts) != 1:
         raise InvalidRequest("exactly one of prompt, prompt_ids and messages is needed", param="prompt")
+    if "logit_bias" in body:
+        body["logit_bias"] = {str(one.token_id): one.bias for one in request.logit_bias}
+    if "messages" in body and (tops := body.pop("logprobs", None)) is not None:
+        body["logprobs"], body["top_logprobs"] = True, tops
     if "prompt_ids" in body:
         body["prompt"] = body.pop("prompt_ids")
     if left_s is not None:

@@ -156,6 +156,11 @@ class CompletionBody(Body, kw_only=True):
     max_completion_tokens: Raw = ABSENT
 
 
+# Fields of OpenAI's API that change nothing here.
+IGNORED: Final = frozenset(
+    {"metadata", "parallel_tool_calls", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"}
+)
+
 # Values of a field, besides null, that ask for nothing this server would not do anyway.
 NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
     {
@@ -190,6 +195,12 @@ def unsupported(body: Body, neutral: Mapping[str, tuple[Any, ...]]) -> Iterator[
         raw = getattr(body, name)
         if raw is not ABSENT and not is_neutral(raw, neutral.get(name, ())):
             yield name
+
+
+def unknown(kind: type[Body], payload: bytes) -> str:
+    """The first field of a body, which has been decoded as this kind, that is no field of the API; else ""."""
+    known = {field.name for field in msgspec.structs.fields(kind)} | IGNORED
+    return next((name for name in msgspec.json.decode(payload, type=dict[str, Raw]) if name not in known), "")
 
 
 def is_neutral(raw: Raw, values: tuple[Any, ...]) -> bool:

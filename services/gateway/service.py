@@ -19,7 +19,7 @@ from services.gateway.keys import Caller
 from services.gateway.metrics import Metrics
 from services.gateway.observe import ClientTrace, Observer
 from services.gateway.stream import ClientGone, Stream
-from services.gateway.validate import Kind, validate
+from services.gateway.validate import Kind, ValidRequest, validate
 from services.gateway.wire import Ticket
 
 ID_PREFIX = {Kind.CHAT: "chatcmpl-", Kind.COMPLETION: "cmpl-"}
@@ -50,6 +50,7 @@ class Origin:
     arrived_s: float
     traceparent: str = ""  # the client's own
     trace_key: bytes = b""
+    request_id: str = ""  # what the client's own header calls the request
 
 
 def new_request_id(kind: Kind) -> str:
@@ -65,15 +66,28 @@ def check_open(service: Service, caller: Caller) -> None:
 def open_stream(
     service: Service, kind: Kind, payload: bytes, request_id: str, origin: Origin, *, must_stream: bool = False
 ) -> Stream:
-    """The request in a JSON body, its bounds kept.
+    """The request in a JSON body, its bounds kept, where one prompt is all that may be asked.
 
     Raises: InvalidRequest, ModelNotFound, ContextTooLong; Unavailable where no cell serves its model.
     """
+    stream, *others = open_streams(service, kind, payload, request_id, origin)
+    assert not others, "only HTTP takes several prompts"
+    if must_stream and not stream.request.stream:
+        raise InvalidRequest("the answer comes in chunks here: send stream: true", param="stream")
+    return stream
+
+
+def open_streams(service: Service, kind: Kind, payload: bytes, request_id: str, origin: Origin) -> tuple[Stream, ...]:
+    """One for each prompt of the request in a JSON body. Raises as open_stream does."""
     read_ns = time.monotonic_ns()
     request = validate(kind, payload, service.catalog, first_priority=origin.caller.first_priority)
     service.door.check(request.model)
-    if must_stream and not request.stream:
-        raise InvalidRequest("the answer comes in chunks here: send stream: true", param="stream")
+    first = _opened(service, request, request_id, origin, read_ns)
+    others = enumerate(request.more, 1)
+    return (first, *(_opened(service, other, f"{request_id}-{n}", origin, read_ns) for n, other in others))
+
+
+def _opened(service: Service, request: ValidRequest, request_id: str, origin: Origin, read_ns: int) -> Stream:
     is_wanted = bool(service.sample_key) and hmac.compare_digest(origin.trace_key, service.sample_key)
     client = ClientTrace(origin.traceparent, is_wanted)
     observer = Observer(request_id, request, service.metrics.of(request.model), origin.arrived_s, client, service.ring)

@@ -65,22 +65,27 @@ class Source:
     scores: list[dict[str, Any] | None] | None = None  # of `prompt_logprobs`, in vLLM's shape
 
 
-def whole(head: Head, choices: Sequence[Delta], usage: Usage, source: Source) -> bytes:
-    """The one object of a response that is not streamed; each choice's delta holds all of it."""
-    chat, tokens = head.kind is Kind.CHAT, Tokens(head, source.echo)
+def whole(head: Head, parts: Sequence[tuple[Source, Sequence[Delta]]], usage: Usage) -> bytes:
+    """The one object of a response that is not streamed: each prompt and its choices, whose deltas hold all of them."""
+    chat, (first, _) = head.kind is Kind.CHAT, parts[0]
     body: dict[str, Any] = {
         "id": head.request_id,
         "object": "chat.completion" if chat else "text_completion",
         "created": head.created_unix_s,
         "model": head.model,
-        "choices": [_choice(head, choice, source, tokens.of(choice)) for choice in choices],
+        "choices": [one for source, choices in parts for one in _choices(head, source, choices)],
         "usage": usage.to_json(),
     }
     if chat and head.return_token_ids:
-        body["prompt_token_ids"] = list(source.ids)
-    if chat and source.scores is not None:
-        body["prompt_logprobs"] = source.scores
+        body["prompt_token_ids"] = list(first.ids)
+    if chat and first.scores is not None:
+        body["prompt_logprobs"] = first.scores
     return msgspec.json.encode(body)
+
+
+def _choices(head: Head, source: Source, choices: Sequence[Delta]) -> list[dict[str, Any]]:
+    tokens = Tokens(head, source.echo)
+    return [_choice(head, choice, source, tokens.of(choice)) for choice in choices]
 
 
 def _choice(head: Head, choice: Delta, source: Source, logprobs: dict[str, Any] | None) -> dict[str, Any]:

@@ -68,6 +68,7 @@ class ValidRequest:
     bad_words: tuple[str, ...] = ()
     cache_salt: str = ""
     client_id: str = ""  # what the client calls this request
+    more: tuple["ValidRequest", ...] = ()  # of its other prompts
 
     @property
     def wants_prompt_ids(self) -> bool:
@@ -90,17 +91,17 @@ def validate(
     body = schemas.decode(ChatBody, payload) if is_chat else schemas.decode(CompletionBody, payload)
     limits = models.of(body.model)
     recommend(body, limits.sampling)
+    if limits.is_strict and (name := schemas.unknown(type(body), payload)):
+        raise InvalidRequest(f"{name[:100]} is no field of this API", param=name[:100])
     for name in schemas.unsupported(body, schemas.NEUTRAL_CHAT if is_chat else schemas.NEUTRAL_COMPLETION):
         raise InvalidRequest(f"{name} with this value is not supported", param=name)
     stream = bool(body.stream)
     include_usage, continuous_usage = _stream_options(body, stream)
     choices = _choices(body, limits)
     prompts, logprobs = prompts_of(body, limits), asked_logprobs(body)
-    if len(prompts) > 1:
-        raise InvalidRequest("only one prompt a request is supported", param="prompt")
     params = replace(_params(body, limits, draw_seed), **_search(body, choices, limits), **logprobs.params)
     params = replace(params, grammar=grammar_of(body))
-    return ValidRequest(
+    first = ValidRequest(
         kind=kind,
         model=limits.model,
         prompt=prompts[0],
@@ -121,11 +122,23 @@ def validate(
         cache_salt=_salt(body),
         client_id=client_id(body.request_id),
     )
+    return replace(first, more=tuple(_other(first, body, prompt, draw_seed) for prompt in prompts[1:]))
+
+
+def _other(first: ValidRequest, body: Body, prompt: Prompt, draw_seed: Callable[[], int]) -> ValidRequest:
+    """The request of another prompt; with a seed of its own, unless the client gave one for all."""
+    seed = draw_seed() if body.seed is None else first.params.seed
+    return replace(first, prompt=prompt, params=replace(first.params, seed=seed))
+
+
+def is_name(given: str) -> bool:
+    """Whether a client may call its request so."""
+    return len(given) <= MAX_CLIENT_ID_CHARS and CLIENT_ID.fullmatch(given) is not None
 
 
 def client_id(given: str | None) -> str:
     """What a client calls its request: told back to it, and no key to anything here. Raises InvalidRequest."""
-    if given and not (len(given) <= MAX_CLIENT_ID_CHARS and CLIENT_ID.fullmatch(given)):
+    if given and not is_name(given):
         raise InvalidRequest(
             f"request_id needs 1 to {MAX_CLIENT_ID_CHARS} letters, digits, '.', '_', ':' or '-'", param="request_id"
         )

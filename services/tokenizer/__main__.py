@@ -20,6 +20,7 @@ from libs.text.tokenizer import Tokenizer
 from services.tokenizer.config import Config
 from services.tokenizer.encode import Encoder
 from services.tokenizer.grammars import Grammars
+from services.tokenizer.loads import Loads
 from services.tokenizer.loop import Tokenizing
 from services.tokenizer.prepare import Preparing, Threads
 from services.tokenizer.query import Queries
@@ -43,13 +44,18 @@ async def main() -> None:
         PrefixIndex.connect(config.redis_url, user=config.redis_user, password=redis_password) as index,
     ):
         with Threads(config.threads) as threads, Grammars(config.model_dir) as grammars:
-            preparing = Preparing(encoder, await bus.cells(), index, threads, grammars)
+            preparing = Preparing(encoder, await bus.cells(), Loads(bus), index, threads, grammars)
             await bus.serve(
                 flow.tokenize_subject(config.model), Queries(preparing).answer, queue=flow.TOKENIZERS_CONSUMER
             )
             await serve_status(bus, lambda: status(config.instance, preparing), config.health_file)
             tokenizing = Tokenizing(bus, preparing, ring)
-            counts = {"bus": bus.counts, "index": index.counts, "requests": tokenizing.counts}
+            counts = {
+                "bus": bus.counts,
+                "index": index.counts,
+                "requests": tokenizing.counts,
+                "grammars": grammars.counts,
+            }
             facts = ProcessFacts(SERVICE, config.instance, ring, export, **counts)
             await serve_metrics(bus, process_metrics(facts))
             await tokenizing.run(until=stop, drain_s=config.drain_s)

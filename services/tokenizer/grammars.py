@@ -4,12 +4,13 @@ import asyncio
 import socket
 import subprocess
 import sys
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from pathlib import Path
 
 from libs.contracts import codec
 from libs.contracts.errors import HeadraceError, InvalidRequest, Overloaded, Unavailable
 from libs.contracts.messages import Grammar
+from libs.runtime.config import without_settings
 from libs.runtime.logs import get_logger
 from services.tokenizer.grammar_process import ACCEPTED, CPU_S
 
@@ -31,6 +32,7 @@ class Grammars:
         self._room = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
         self._verdicts = Verdicts()
+        self.counts: Counter[str] = Counter()
 
     def __enter__(self) -> "Grammars":
         return self
@@ -41,11 +43,13 @@ class Grammars:
     async def check(self, grammar: Grammar) -> Grammar:
         """`grammar` resolved: it compiles within the limits. Raises InvalidRequest, Overloaded or Unavailable."""
         verdict = self._verdicts.get(grammar)
+        self.counts["tried" if verdict is None else "remembered"] += 1
         if verdict is None:
             verdict = await self._tried(grammar)
             self._verdicts.put(grammar, verdict)
         if isinstance(verdict, Grammar):
             return verdict
+        self.counts["refused"] += 1
         raise InvalidRequest(verdict, param=grammar.field)
 
     async def _tried(self, grammar: Grammar) -> Grammar | str:
@@ -73,6 +77,7 @@ class Grammars:
         finally:
             writer.close()
         if not answer:
+            self.counts["ended"] += 1
             log.warning("grammar_trial_ended", kind=grammar.kind, source_bytes=len(grammar.source))
             return f"{grammar.field}: takes more than {CPU_S:g} s, or too much memory, to compile"
         kind, rest = answer[:1], answer[1:]
@@ -104,7 +109,12 @@ class Grammars:
         self._control, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-m", "services.tokenizer.grammar_process", str(self._model_dir)]
-            self._process = subprocess.Popen([*command, str(theirs.fileno())], pass_fds=(theirs.fileno(),))
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                env=without_settings(),
+            )
         log.info("grammar_process_started", pid=self._process.pid)
 
     def _stop(self) -> None:

@@ -17,6 +17,7 @@ from libs.runtime.prefix_index import PrefixIndex
 from services.tokenizer.choose import choose_cell, fitting_cells, largest_prompt_tokens, open_cells
 from services.tokenizer.encode import Encoder, answer_query, check_length, encode_prompt, prefix_hashes, to_sequence
 from services.tokenizer.grammars import Grammars
+from services.tokenizer.loads import Loads
 
 T = TypeVar("T")
 
@@ -56,10 +57,17 @@ class Preparing:
     """What preparing needs; one per process."""
 
     def __init__(
-        self, encoder: Encoder, cells: CellDirectory, index: PrefixIndex, threads: Threads, grammars: Grammars
+        self,
+        encoder: Encoder,
+        cells: CellDirectory,
+        loads: Loads,
+        index: PrefixIndex,
+        threads: Threads,
+        grammars: Grammars,
     ) -> None:
         self.encoder = encoder
-        self._cells, self._index, self._threads, self._grammars = cells, index, threads, grammars
+        self._cells, self._loads, self._index = cells, loads, index
+        self._threads, self._grammars = threads, grammars
 
     @property
     def cells(self) -> tuple[CellRecord, ...]:
@@ -74,6 +82,7 @@ class Preparing:
         if request.params.grammar is not None:
             grammar = await self._grammars.check(request.params.grammar)
             request = replace(request, params=replace(request.params, grammar=grammar))
+            record.grammar_ns = time.monotonic_ns()
         ids = await self._threads.run(prompt_bytes, lambda: _timed_encode(encoder, request, stored_at, record))
         record.awake_ns = time.monotonic_ns()
         serving = await self._serving()
@@ -82,7 +91,8 @@ class Preparing:
         hashes = await self._hashes(request, prompt_bytes, ids, cells[0])
         record.hashed_ns = time.monotonic_ns()
         known_blocks = await self._index.lookup(hashes)
-        chosen = choose_cell(cells, known_blocks)
+        chosen = choose_cell(cells, known_blocks, await self._loads.of(cells), len(ids))
+        self._loads.sent(chosen.cell)
         if not _same_blocks(chosen, cells[0]):
             hashes = await self._hashes(request, prompt_bytes, ids, chosen)
         record.looked_up_ns = time.monotonic_ns()

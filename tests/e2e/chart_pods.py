@@ -64,15 +64,16 @@ class Pods:
             (self.secrets / name).write_text(self._exchanged(content))
         self.pods: dict[str, Pod] = {}
 
-    def start(self, workload: str) -> Pod:
-        """The first pod of a workload, all its containers in order."""
+    def start(self, workload: str, index: int = 0) -> Pod:
+        """A pod of a workload, all its containers in order."""
         (manifest,) = (
             each
             for each in of_kind(self.manifests, "Deployment", "StatefulSet")
             if each["metadata"]["name"] == workload
         )
         volume = Path(tempfile.mkdtemp(prefix=f"{workload}-", dir=SHARED_MEMORY))
-        pod = self.pods[workload] = Pod(f"{workload}-0", manifest["spec"]["template"], volume)
+        name = f"{workload}-{index}"
+        pod = self.pods[name] = Pod(name, manifest["spec"]["template"], volume)
         for container in containers(pod.template):
             if container["name"] != "model":
                 self.run(pod, container)
@@ -122,7 +123,7 @@ class Pods:
         field_of = {
             "metadata.name": pod.name,
             "status.podIP": "127.0.0.1",
-            "metadata.labels['apps.kubernetes.io/pod-index']": "0",
+            "metadata.labels['apps.kubernetes.io/pod-index']": INDEX.findall(pod.name)[0][1:],
         }
         env = {
             name: value if isinstance(value, str) else field_of[value["fieldRef"]["fieldPath"]]

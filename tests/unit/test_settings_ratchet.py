@@ -57,6 +57,7 @@ SETTINGS = {
         "max_body_bytes",
         "otlp_sample_key",
         "request_timeout_s",
+        "strict_fields",
         "max_waiting",
         "max_wait_s",
         "notice_s",

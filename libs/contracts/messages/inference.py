@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from libs.contracts.messages.requests import TokenBias
+
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
@@ -29,6 +31,25 @@ class GenerateRequest:
     ignore_eos: bool | None = None
     priority: int | None = None
     n: int | None = None  # choices
+    use_beam_search: bool | None = None
+    beam_width: int | None = None
+    length_penalty: float | None = None
+    early_stopping: bool | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: tuple[TokenBias, ...] = ()
+    allowed_token_ids: tuple[int, ...] = ()
+    bad_words: tuple[str, ...] = ()
+    logprobs: int | None = None  # of each token: its own (0), and those of so many likeliest ones
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    truncate_prompt_tokens: int | None = None
+    add_special_tokens: bool | None = None  # around a raw prompt
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    cache_salt: str | None = None
+    request_id: str | None = None  # comes back as metadata x-request-id
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +60,9 @@ class GeneratedText:
     text: str
     token_ids: tuple[int, ...]
     finish_reason: str = ""  # "" while more is to come
+    logprobs: tuple[float, ...] = ()  # of token_ids, where asked for
+    top_ids: tuple[int, ...] = ()  # equally many for each of token_ids, the likeliest in its place
+    top_logprobs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Compiles the grammars of residents and fills their masks, each in a thread of its own beside that of the steps."""
 
 import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Final
 
@@ -15,8 +15,6 @@ from libs.engine.worker.constraint import Constraint
 from libs.runtime.logs import get_logger
 from libs.structured.compiling import compile_grammar
 from libs.structured.resolve import RESOLVED, GrammarRefused
-from libs.structured.vocabulary import open_vocabulary
-from libs.text.tokenizer import Tokenizer
 
 STACK_BYTES: Final = 16 << 20  # well above what a tokenizer tries grammars with
 KEPT: Final = 32  # compiled grammars
@@ -28,11 +26,11 @@ class WorkerGrammars:
     """`wake` is called when a constraint has opened. Threads and vocabulary, which take room, begin with the first."""
 
     def __init__(
-        self, model_dir: Path, eos_ids: Collection[int], vocab_size: int, wake: Callable[[], None] = lambda: None
+        self, open_vocabulary: Callable[[], LLTokenizer], vocab_size: int, wake: Callable[[], None] = lambda: None
     ) -> None:
-        self._model_dir, self._eos_ids, self._vocab_size = model_dir, eos_ids, vocab_size
-        self._wake = wake
-        self._new: SimpleQueue[tuple[Grammar, Constraint] | None] = SimpleQueue()
+        self._open_vocabulary, self._vocab_size, self._wake = open_vocabulary, vocab_size, wake
+        # By weak reference: for a sequence that has left since, nothing is compiled.
+        self._new: SimpleQueue[tuple[Grammar, weakref.ref[Constraint]] | None] = SimpleQueue()
         self._wanted: list[Constraint] = []  # by the step that is being put together
         self._steps: SimpleQueue[list[Constraint] | None] = SimpleQueue()
         self._is_running = False
@@ -44,7 +42,7 @@ class WorkerGrammars:
             _start("grammars", self._compile_all)
             _start("masks", self._fill_all)
         constraint = Constraint(answer_ids, self._vocab_size, self._wanted.append)
-        self._new.put((grammar, constraint))
+        self._new.put((grammar, weakref.ref(constraint)))
         return constraint
 
     def fill_masks(self) -> None:
@@ -58,18 +56,12 @@ class WorkerGrammars:
         self._steps.put(None)
 
     def _compile_all(self) -> None:
-        compiled = Compiled(lambda: _vocabulary(self._model_dir, self._eos_ids, self._vocab_size))
+        compiled = Compiled(self._open_vocabulary)
         while (new := self._new.get()) is not None:
-            grammar, constraint = new
-            try:
-                constraint.begin(compiled.matcher(grammar))
-            except HeadraceError as error:
-                log.warning("grammar_refused", reason=error.message)
-                constraint.refuse(error.message)
-            except Exception as error:  # the sequence ends, its worker does not
-                log.error("grammar_failed", exc_info=error)
-                constraint.refuse("it could not be compiled")
-            self._wake()
+            grammar, reference = new
+            if (constraint := reference()) is not None:
+                _begin(constraint, grammar, compiled)
+                self._wake()
 
     def _fill_all(self) -> None:
         while (wanted := self._steps.get()) is not None:
@@ -103,6 +95,17 @@ class Compiled:
         return compile_grammar(self._vocabulary, grammar)
 
 
+def _begin(constraint: Constraint, grammar: Grammar, compiled: Compiled) -> None:
+    try:
+        constraint.begin(compiled.matcher(grammar))
+    except HeadraceError as error:
+        log.warning("grammar_refused", reason=error.message)
+        constraint.refuse(error.message)
+    except Exception as error:  # the sequence ends, its worker does not
+        log.error("grammar_failed", exc_info=error)
+        constraint.refuse("it could not be compiled")
+
+
 def _fill(constraint: Constraint) -> None:
     had_failed = bool(constraint.failure)
     try:
@@ -118,10 +121,6 @@ def _is_spent(first: LLMatcher) -> bool:
     trial = first.deep_copy()
     trial.compute_bitmask()
     return trial.is_error()
-
-
-def _vocabulary(model_dir: Path, eos_ids: Collection[int], vocab_size: int) -> LLTokenizer:
-    return open_vocabulary(Tokenizer.from_dir(model_dir), eos_ids, vocab_size)
 
 
 def _start(name: str, run: Callable[[], None]) -> None:

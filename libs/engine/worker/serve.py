@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from libs.contracts.kv_layout import KvLayout
@@ -25,6 +26,7 @@ from libs.engine.worker.step_thread import Post, StepThread
 from libs.runtime.bus import Bus
 from libs.runtime.logs import get_logger
 from libs.runtime.ring import OFF, Ring
+from libs.structured.vocabulary import vocabulary_of
 
 HAND_OVER_SHARE = 0.7  # of the time to drain; the rest is for what is unsent
 
@@ -68,7 +70,8 @@ class Worker:
         self._posts: asyncio.Queue[Post] = asyncio.Queue()
         identity = identity_of(config, role, loaded)
         self._incarnation = identity.incarnation
-        self._grammars = WorkerGrammars(config.model_dir, loaded.eos_ids, loaded.vocab_size, self._wake)
+        vocabulary = partial(vocabulary_of, config.model_dir, loaded.eos_ids, loaded.vocab_size)
+        self._grammars = WorkerGrammars(vocabulary, loaded.vocab_size, self._wake)
         residents = Residents(
             identity,
             eos_ids=loaded.eos_ids,

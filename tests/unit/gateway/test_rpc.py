@@ -16,7 +16,7 @@ from libs.contracts.errors import (
     Unavailable,
     all_kinds,
 )
-from libs.contracts.messages import ChatMessage, GenerateRequest
+from libs.contracts.messages import ChatMessage, GenerateRequest, TokenBias
 from services.gateway import errors_grpc, errors_http, rpc_server
 from services.gateway.rpc_request import PROMPTS, http_body
 from services.gateway.schemas import ChatBody, CompletionBody
@@ -49,6 +49,21 @@ def test_what_is_set_is_said_and_nothing_else() -> None:
         "stop": ["a"],
         "seed": 2**64 - 1,
     }
+
+
+def test_biases_and_log_probabilities_are_said_in_the_words_of_http() -> None:
+    """An object by ids; a number of likeliest tokens, which a chat has beside a switch."""
+    biased = GenerateRequest("m", prompt="hi", logit_bias=(TokenBias(7, -1.5),), logprobs=2, allowed_token_ids=(7,))
+    chat = GenerateRequest("m", messages=(ChatMessage("user", "hi"),), logprobs=0)
+
+    assert body(biased) == {
+        "model": "m",
+        "prompt": "hi",
+        "logit_bias": {"7": -1.5},
+        "logprobs": 2,
+        "allowed_token_ids": [7],
+    }
+    assert body(chat) | {"messages": []} == {"model": "m", "messages": [], "logprobs": True, "top_logprobs": 0}
 
 
 def test_messages_make_a_chat_and_ids_a_completion() -> None:

@@ -133,27 +133,27 @@ def test_further_models_that_are_not_clear_stop_the_gateway(extra: dict[str, str
         load_config(Config, prefix="HR_GATEWAY_", environ=ENVIRON | extra)
 
 
-RECOMMENDED = {"temperature": 0.6, "top_p": 0.95, "top_k": 20}
+RECOMMENDED = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "repetition_penalty": 1.05}
 
 
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ({}, (0.6, 0.95, 20)),
-        ({"temperature": 0, "top_k": 5}, (0.0, 0.95, 5)),
-        ({"temperature": None}, (0.6, 0.95, 20)),
-        ({"use_beam_search": True}, (1.0, 1.0, 0)),
+        ({}, (0.6, 0.95, 20, 1.05)),
+        ({"temperature": 0, "top_k": 5}, (0.0, 0.95, 5, 1.05)),
+        ({"repetition_penalty": 1}, (0.6, 0.95, 20, 1.0)),
+        ({"use_beam_search": True}, (1.0, 1.0, 0, 1.0)),
     ],
 )
 def test_what_the_makers_recommend_stands_where_nothing_is_said(
-    body: dict[str, Any], expected: tuple[float, float, int]
+    body: dict[str, Any], expected: tuple[float, float, int, float]
 ) -> None:
     """Field by field, and not for a beam search."""
     payload = msgspec.json.encode({"model": MODEL, "prompt": "hi", **body})
 
     params = validate(Kind.COMPLETION, payload, replace(LIMITS, sampling=RECOMMENDED)).params
 
-    assert (params.temperature, params.top_p, params.top_k) == expected
+    assert (params.temperature, params.top_p, params.top_k, params.repetition_penalty) == expected
 
 
 def test_recommendations_come_from_the_models_files(tmp_path: Path) -> None:

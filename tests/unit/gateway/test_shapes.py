@@ -27,7 +27,7 @@ def head(kind: Kind, **options: Any) -> Head:
 
 def test_a_whole_chat_is_a_message() -> None:
     """One choice with role, content and reason, and the usage."""
-    body = json.loads(whole(head(Kind.CHAT), [Delta(0, "hi", [5], "stop")], USAGE, Source(IDS)))
+    body = json.loads(whole(head(Kind.CHAT), [(Source(IDS), [Delta(0, "hi", [5], "stop")])], USAGE))
 
     assert body == {
         "id": "id-1",
@@ -48,7 +48,7 @@ def test_a_whole_chat_is_a_message() -> None:
 
 def test_a_whole_completion_is_text() -> None:
     """As a chat, with `text` for the message."""
-    body = json.loads(whole(head(Kind.COMPLETION), [Delta(0, "hi", [5], "length")], USAGE, Source(IDS)))
+    body = json.loads(whole(head(Kind.COMPLETION), [(Source(IDS), [Delta(0, "hi", [5], "length")])], USAGE))
 
     assert body["object"] == "text_completion"
     assert body["choices"] == [{"index": 0, "text": "hi", "logprobs": None, "finish_reason": "length"}]
@@ -57,8 +57,8 @@ def test_a_whole_completion_is_text() -> None:
 def test_token_ids_stand_where_vllm_has_them() -> None:
     """The prompt's beside a chat's choices and inside a completion's; the generated ones in the choice."""
     delta = Delta(0, "hi", [5, 6], "stop")
-    chat = json.loads(whole(head(Kind.CHAT, return_token_ids=True), [delta], USAGE, Source(IDS)))
-    completion = json.loads(whole(head(Kind.COMPLETION, return_token_ids=True), [delta], USAGE, Source(IDS)))
+    chat = json.loads(whole(head(Kind.CHAT, return_token_ids=True), [(Source(IDS), [delta])], USAGE))
+    completion = json.loads(whole(head(Kind.COMPLETION, return_token_ids=True), [(Source(IDS), [delta])], USAGE))
 
     assert (chat["prompt_token_ids"], chat["choices"][0]["token_ids"]) == ([1, 2], [5, 6])
     assert "prompt_token_ids" not in completion

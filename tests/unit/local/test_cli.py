@@ -1,5 +1,6 @@
 """What the command says, and the models it finds."""
 
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,17 @@ def test_names_that_fit_no_model_are_refused(names: tuple[str, ...]) -> None:
         named_models([Path("/m/a")], ["a"], names)
 
 
+WANTED = ["config.json", "model-00001-of-2.safetensors", "model.safetensors.index.json", "chat_template.jinja"]
+THERE = [*WANTED, "modeling.py", "pytorch_model.bin", "consolidated.safetensors", "original/params.json", "README.md"]
+
+
+def is_downloaded(name: str, options: dict[str, Any]) -> bool:
+    allowed, ignored = (
+        any(fnmatch(name, pattern) for pattern in options[which]) for which in ("allow_patterns", "ignore_patterns")
+    )
+    return allowed and not ignored
+
+
 @pytest.mark.parametrize(("model", "revision"), [("org/m-1.5", None), ("org/m-1.5@refs/pr/3", "refs/pr/3")])
 def test_a_hub_id_is_downloaded_without_code_or_pickles(
     model: str, revision: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -159,13 +171,15 @@ def test_a_hub_id_is_downloaded_without_code_or_pickles(
     asked: list[Any] = []
 
     def download(repository: str, **options: Any) -> str:
-        asked.append((repository, options["revision"], options["allow_patterns"]))
+        asked.append((repository, options))
         return str(tmp_path)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
 
     assert models.resolve_model(model, tmp_path, lambda done, total: None) == tmp_path
-    assert asked == [("org/m-1.5", revision, ["*.json", "*.safetensors", "*.jinja"])]
+    ((repository, options),) = asked
+    assert (repository, options["revision"]) == ("org/m-1.5", revision)
+    assert [name for name in THERE if is_downloaded(name, options)] == WANTED
     assert models.served_name(model, tmp_path) == "org/m-1.5"
 
 

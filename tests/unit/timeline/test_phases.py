@@ -38,11 +38,12 @@ def test_a_token_that_was_the_only_one_is_told_once() -> None:
 
 def test_a_tokenizers_phases_lie_end_to_end_and_what_took_no_time_is_none() -> None:
     """A completion has no template."""
-    tokenized = Tokenized("r", 10, 11, 11, 15, 16, 18, 20, 22)
+    tokenized = Tokenized("r", 10, 12, 12, 15, 16, 18, 20, 22, grammar_ns=11)
 
     assert [tuple(phase) for phase in tokenizer_phases(tokenized)] == [
-        ("tokenizer.pull", 10, 11),
-        ("tokenizer.encode", 11, 15),
+        ("tokenizer.grammar", 10, 11),
+        ("tokenizer.pull", 11, 12),
+        ("tokenizer.encode", 12, 15),
         ("tokenizer.return", 15, 16),
         ("tokenizer.hash", 16, 18),
         ("tokenizer.look_up", 18, 20),

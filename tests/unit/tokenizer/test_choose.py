@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from libs.contracts.messages import CellRecord
-from services.tokenizer.choose import choose_cell, fitting_cells, largest_prompt_tokens, open_cells
+from services.tokenizer.choose import Load, choose_cell, fitting_cells, largest_prompt_tokens, open_cells
 
 
 def cell(name: str, max_prompt_tokens: int = 0) -> CellRecord:
@@ -40,3 +40,23 @@ def test_cells_too_small_for_the_prompt_are_left_out() -> None:
 def test_a_cell_without_workers_is_not_open() -> None:
     """Its scheduler has begun its term and does not know its blocks yet."""
     assert open_cells([replace(cell("c0"), block_tokens=0), cell("c1")]) == (cell("c1"),)
+
+
+@pytest.mark.parametrize(
+    ("known_blocks", "loads", "chosen"),
+    [
+        ({}, {"c0": Load(0, 3), "c1": Load(0, 2), "c2": Load(0, 2)}, "c1"),
+        ({}, {"c0": Load(1, 0), "c1": Load(0, 9), "c2": Load(2, 0)}, "c1"),
+        ({"c0": 4}, {"c0": Load(0, 9), "c1": Load(0, 0), "c2": Load(0, 0)}, "c0"),
+        ({"c0": 4}, {"c0": Load(1, 9), "c1": Load(0, 1), "c2": Load(0, 0)}, "c2"),
+        ({"c0": 6}, {"c1": Load(0, 0), "c2": Load(5, 0)}, "c1"),
+        ({"c0": 1}, {}, "c0"),
+    ],
+)
+def test_a_prefix_counts_as_much_as_who_waits(
+    known_blocks: dict[str, int], loads: dict[str, Load], chosen: str
+) -> None:
+    """Of 100 tokens; the cell that says nothing is passed over, unless none says anything."""
+    cells = [cell("c2"), cell("c0"), cell("c1")]
+
+    assert choose_cell(cells, known_blocks, loads, 100).cell == chosen

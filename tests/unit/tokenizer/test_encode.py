@@ -133,3 +133,57 @@ def test_what_cannot_fit_is_refused_before_it_is_encoded(
         encode_prompt(ENCODER, request(prompt), NOW)
 
     assert raised.value.param == param
+
+
+def test_a_prompt_is_cut_to_its_last_ids() -> None:
+    """So many of them; −1 is what the context holds beside one token, however long the text is."""
+    whole = encode_prompt(ENCODER, request(Prompt(ids=tuple(range(5, 45)), kind="ids")), NOW)
+    long = Prompt(text="the " * 4000)
+
+    assert encode_prompt(ENCODER, request(Prompt(ids=whole, kind="ids", last_tokens=3)), NOW) == whole[-3:]
+    cut = encode_prompt(ENCODER, request(replace(long, last_tokens=-1)), NOW)
+    assert len(cut) == 63 and cut == tuple(ENCODER.tokenizer.encode(long.text, add_special_tokens=True))[-63:]
+    with pytest.raises(ContextTooLong):
+        encode_prompt(ENCODER, request(long), NOW)
+
+
+def test_a_bare_text_has_nothing_around_it() -> None:
+    """The model's opening token is left out on demand."""
+    with_bos = encode_prompt(ENCODER, request(Prompt(text="the")), NOW)
+
+    assert encode_prompt(ENCODER, request(Prompt(text="the", is_bare=True)), NOW) == with_bos[1:]
+
+
+def test_a_chat_ends_as_its_client_wants() -> None:
+    """Without a new turn, or inside the last message."""
+
+    def text(*, has_no_turn: bool, goes_on: bool = False) -> str:
+        prompt = replace(chat("the"), has_no_turn=has_no_turn, goes_on=goes_on)
+        return ENCODER.tokenizer.decode(list(encode_prompt(ENCODER, request(prompt), NOW)), skip_special_tokens=False)
+
+    assert text(has_no_turn=True) == "<s>user: the</s>\n"
+    assert text(has_no_turn=True, goes_on=True) == "<s>user: the"
+
+
+def test_bad_words_are_spelled_with_and_without_a_space() -> None:
+    """One entry where both are one, or where the space makes more ids of it."""
+    tokenizer = ENCODER.tokenizer
+    words = encode.bad_words(tokenizer, ("the", " the"))
+    spellings = {tuple(tokenizer.encode(text, add_special_tokens=False)) for text in ("the", " the")}
+
+    assert {word.ids for word in words} <= spellings and tuple(tokenizer.encode("the", add_special_tokens=False)) in {
+        word.ids for word in words
+    }
+    with pytest.raises(InvalidRequest) as raised:
+        encode.bad_words(tokenizer, ("x y " * 50,))
+    assert raised.value.param == "bad_words"
+
+
+def test_a_salt_is_part_of_every_hash_and_of_the_sequence() -> None:
+    """Requests with another one share nothing, in no cell."""
+    ids = tuple(range(40))
+    plain = request(Prompt(ids=ids, kind="ids"))
+    salted = replace(plain, cache_salt="s")
+
+    assert to_sequence(ENCODER, salted, ids, ()).cache_salt == "s"
+    assert not {*prefix_hashes(ENCODER, plain, ids, CELL)} & {*prefix_hashes(ENCODER, salted, ids, CELL)}
