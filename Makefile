@@ -8,6 +8,8 @@ ARGS ?=                     # for `make up` and the benches: make up ARGS="--por
 PEERS ?= llama.cpp,vllm,transformers
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 COMPOSE_FILES ?= deploy/compose.yaml
+OFFLINE ?=                  # for compose-up: 1 builds on bases that deploy/offline makes, without a registry of images
+OFFLINE_BASES := BASE_IMAGE=headrace-offline/base PROXY_IMAGE=headrace-offline/proxy BUILD_IMAGE=headrace-offline/build
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -71,7 +73,8 @@ bench-peers: peers  ## rounds that alternate between ours and each peer, with li
 
 compose-up:  ## the same stack in containers: builds, starts, prints where; ARGS="--scale decode_worker=2" scales
 	@$(strip $(PYTHON)) -m deploy.secrets
-	$(COMPOSE) -p headrace $(COMPOSE_FILES:%=-f %) up --detach --build $(strip $(ARGS))
+	$(if $(strip $(OFFLINE)),PYTHON=$(strip $(PYTHON)) deploy/offline/images.sh)
+	$(if $(strip $(OFFLINE)),$(OFFLINE_BASES)) $(COMPOSE) -p headrace $(COMPOSE_FILES:%=-f %) up --detach --build $(strip $(ARGS))
 	@echo "http://127.0.0.1:$${HEADRACE_PORT:-8000}/v1, key: $$(cat $${HEADRACE_SECRETS:-deploy/.secrets}/api_key)"
 
 compose-down:  ## stops it; ARGS=--volumes forgets model and queues

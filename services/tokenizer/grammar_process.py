@@ -17,7 +17,7 @@ from llguidance import LLTokenizer
 from libs.contracts import codec
 from libs.contracts.errors import InvalidRequest
 from libs.contracts.messages import Grammar
-from libs.structured.compiling import compile_grammar
+from libs.structured.compiling import compile_grammar, try_out
 from libs.structured.resolve import resolve
 from libs.structured.vocabulary import open_vocabulary
 from libs.text.tokenizer import Tokenizer
@@ -69,7 +69,7 @@ def _try(vocabulary: LLTokenizer, trial: socket.socket) -> None:
 def _answer(vocabulary: LLTokenizer, grammar: Grammar) -> bytes:
     try:
         resolved = resolve(grammar)
-        compile_grammar(vocabulary, resolved)
+        try_out(compile_grammar(vocabulary, resolved), resolved, vocabulary.eos_tokens)
     except InvalidRequest as error:
         return REFUSED + error.message.encode()
     return ACCEPTED + codec.encode(resolved)
