@@ -23,7 +23,7 @@ from libs.structured.vocabulary import open_vocabulary
 from libs.text.tokenizer import Tokenizer
 
 CPU_S = 1.0  # of one trial
-MEMORY_BYTES = 2 << 30  # addresses of this process and what a trial adds
+MEMORY_BYTES = 512 << 20  # of addresses that a trial adds to those of this process
 STACK_BYTES = 4 << 20  # workers have more: what passes here does not overflow theirs
 ACCEPTED, REFUSED = b"+", b"-"
 
@@ -48,8 +48,15 @@ def main() -> None:
 def _limit() -> None:
     """From here on the kernel ends this process where it goes on for too long."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    most_bytes = _used_bytes() + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
+    Path("/proc/self/oom_score_adj").write_text("1000")  # where memory is short, nobody else is ended for it
     signal.setitimer(signal.ITIMER_PROF, CPU_S)
+
+
+def _used_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return pages * resource.getpagesize()
 
 
 def _try(vocabulary: LLTokenizer, trial: socket.socket) -> None:
