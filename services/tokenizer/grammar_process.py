@@ -15,10 +15,10 @@ from pathlib import Path
 from llguidance import LLTokenizer
 
 from libs.contracts import codec
-from libs.contracts.errors import InvalidRequest
+from libs.contracts.errors import ConfigError, InvalidRequest
 from libs.contracts.messages import Grammar
 from libs.structured.compiling import compile_grammar, try_out
-from libs.structured.resolve import resolve
+from libs.structured.resolve import GrammarRefused, resolve
 from libs.structured.vocabulary import open_vocabulary
 from libs.text.tokenizer import Tokenizer
 
@@ -31,7 +31,7 @@ ACCEPTED, REFUSED = b"+", b"-"
 def main() -> None:
     tokenizer = Tokenizer.from_dir(Path(sys.argv[1]))
     control = socket.socket(fileno=int(sys.argv[2]))
-    vocabulary = open_vocabulary(tokenizer, tokenizer.eos_ids, tokenizer.vocab_size)
+    vocabulary = _vocabulary(tokenizer)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries who ends; the socket tells
     while True:
         _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
@@ -43,6 +43,14 @@ def main() -> None:
             _limit()
             _try(vocabulary, trial)
         trial.close()
+
+
+def _vocabulary(tokenizer: Tokenizer) -> LLTokenizer | None:
+    """None for a model that never says that an answer is complete."""
+    try:
+        return open_vocabulary(tokenizer, tokenizer.eos_ids, tokenizer.vocab_size)
+    except ConfigError:
+        return None
 
 
 def _limit() -> None:
@@ -59,7 +67,7 @@ def _used_bytes() -> int:
     return pages * resource.getpagesize()
 
 
-def _try(vocabulary: LLTokenizer, trial: socket.socket) -> None:
+def _try(vocabulary: LLTokenizer | None, trial: socket.socket) -> None:
     """Read one grammar, answer it resolved or the reason against it, and end."""
     with trial, trial.makefile("rb") as incoming:
         grammar = codec.decode(Grammar, incoming.read())
@@ -73,8 +81,10 @@ def _try(vocabulary: LLTokenizer, trial: socket.socket) -> None:
     os._exit(0)
 
 
-def _answer(vocabulary: LLTokenizer, grammar: Grammar) -> bytes:
+def _answer(vocabulary: LLTokenizer | None, grammar: Grammar) -> bytes:
     try:
+        if vocabulary is None:
+            raise GrammarRefused(grammar, "this model has no end of sequence, so no answer is ever complete")
         resolved = resolve(grammar)
         try_out(compile_grammar(vocabulary, resolved), resolved, vocabulary.eos_tokens)
     except InvalidRequest as error:
