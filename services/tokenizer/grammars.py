@@ -14,7 +14,7 @@ from libs.runtime.config import without_settings
 from libs.runtime.logs import get_logger
 from services.tokenizer.grammar_process import ACCEPTED, CPU_S
 
-AT_ONCE = 2  # trials that run side by side
+AT_ONCE = 4  # trials that run side by side: a short one does not wait for long ones to end
 MOST_WAITING = 32  # different ones, those that run included
 PATIENCE_S = 15.0  # for a trial that gets no processor
 REMEMBERED_BYTES = 4 << 20  # of grammars with a verdict
