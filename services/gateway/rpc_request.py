@@ -5,7 +5,7 @@ from dataclasses import fields
 import msgspec
 
 from libs.contracts.errors import DeadlineExceeded, InvalidRequest
-from libs.contracts.messages import ChatMessage, GenerateRequest, TokenizeRequest
+from libs.contracts.messages import ChatMessage, GenerateRequest, StructuredOutputs, TokenizeRequest
 from services.gateway import schemas
 from services.gateway.validate import MAX_TIMEOUT_S, Kind
 
@@ -17,13 +17,14 @@ def http_body(request: GenerateRequest, *, stream: bool, left_s: float | None) -
 
     Raises InvalidRequest, DeadlineExceeded.
     """
-    given = {field.name: getattr(request, field.name) for field in fields(request)}
-    body: dict[str, object] = {name: value for name, value in given.items() if value is not None and value != ()}
+    body = _given(request)
     prompts = [name for name in PROMPTS if name in body]
     if len(prompts) != 1:
         raise InvalidRequest("exactly one of prompt, prompt_ids and messages is needed", param="prompt")
     if "logit_bias" in body:
         body["logit_bias"] = {str(one.token_id): one.bias for one in request.logit_bias}
+    if request.structured_outputs is not None:
+        body["structured_outputs"] = _given(request.structured_outputs)
     if "messages" in body and (tops := body.pop("logprobs", None)) is not None:
         body["logprobs"], body["top_logprobs"] = True, tops
     if "prompt_ids" in body:
@@ -36,6 +37,12 @@ def http_body(request: GenerateRequest, *, stream: bool, left_s: float | None) -
         body["stream"] = True
     kind = Kind.CHAT if "messages" in body else Kind.COMPLETION
     return kind, msgspec.json.encode(body)
+
+
+def _given(message: GenerateRequest | StructuredOutputs) -> dict[str, object]:
+    """The fields that are set."""
+    values = {field.name: getattr(message, field.name) for field in fields(message)}
+    return {name: value for name, value in values.items() if value is not None and value != ()}
 
 
 def tokenize_messages(request: TokenizeRequest) -> list[schemas.Message] | None:

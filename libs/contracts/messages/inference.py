@@ -12,6 +12,19 @@ class ChatMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class StructuredOutputs:
+    """What the text of an answer must be: one of the first five."""
+
+    json: str | None = None  # a schema
+    regex: str | None = None
+    choice: tuple[str, ...] = ()
+    grammar: str | None = None
+    json_object: bool | None = None
+    whitespace_pattern: str | None = None
+    disable_any_whitespace: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GenerateRequest:
     """Exactly one of prompt, prompt_ids and messages is set."""
 
@@ -50,6 +63,7 @@ class GenerateRequest:
     continue_final_message: bool | None = None
     cache_salt: str | None = None
     request_id: str | None = None  # comes back as metadata x-request-id
+    structured_outputs: StructuredOutputs | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ class StepRows:
         self._block_tokens = block_tokens
         self._ids = self._tables = array("i")
         self._held: list[object] = []  # forks, candidates and adjustments of the step, which few steps have
+        self._special: list[HrRow] = []  # rows of the step that ask for more than a draw
         self._scores: dict[int, ScoreStructs] = {}  # by the identity of the row
         self._grow(FIRST_ROWS)
 
@@ -35,8 +36,7 @@ class StepRows:
         if len(rows) > len(self._rows):
             self._grow(2 * len(rows))
         self._ids, self._tables = ids, tables = array("i"), array("i")
-        self._held.clear()
-        self._scores.clear()
+        self._make_plain()
         for row in rows:
             ids.extend(row.token_ids)
             tables.extend(row.block_table[: self._used(row)])
@@ -47,14 +47,25 @@ class StepRows:
             out.start, out.tokens, out.base, out.table = start, tokens, row.base, table
             start += tokens
             table += INT32_BYTES * used
-            out.draws, out.fork_count, out.top_count, out.score_count = sample is not None, 0, 0, 0
-            if row.scored_ids:
-                self._fill_scores(out, row)
+            out.draws = sample is not None
             if sample is not None:
                 self._fill_sampling(out, sample)
-                out.adjust = self._adjust(sample)
+                if sample.adjustment is not None or sample.banned_ids:
+                    self._special.append(out)
+                    out.adjust = self._adjust(sample)
                 if row.forks:
                     self._fill_forks(out, sample, row.forks)
+            if row.scored_ids:
+                self._fill_scores(out, row)
+
+    def _make_plain(self) -> None:
+        """Few rows ask for more than a draw: those of the last step are cleared, instead of every row in every step."""
+        for out in self._special:
+            out.fork_count = out.top_count = out.score_count = 0
+            out.adjust = None
+        self._special.clear()
+        self._held.clear()
+        self._scores.clear()
 
     def _used(self, row: StepRow) -> int:
         return blocks_for(row.base + len(row.token_ids), self._block_tokens)
@@ -87,6 +98,7 @@ class StepRows:
     def _fill_forks(self, out: HrRow, sample: SampleSpec, specs: Sequence[SampleSpec]) -> None:
         forks = (HrRow * len(specs))()
         self._held.append(forks)
+        self._special.append(out)
         out.forks, out.fork_count = ctypes.addressof(forks), len(specs)
         for fork, spec in zip(forks, specs, strict=True):
             fork.draws = True
@@ -107,6 +119,7 @@ class StepRows:
         return how.struct.address
 
     def _fill_scores(self, out: HrRow, row: StepRow) -> None:
+        self._special.append(out)
         scores = ScoreStructs(row.scored_ids, row.score_tops)
         self._held.append(scores)
         self._scores[id(row)] = scores
@@ -120,6 +133,7 @@ class StepRows:
         if count := spec.candidates or max(params.logprobs, 0):
             top = (HrTop * count)()
             self._held.append(top)
+            self._special.append(out)
             out.top, out.top_count, out.top_is_raw = ctypes.addressof(top), count, not spec.candidates
 
     def _grow(self, count: int) -> None:

@@ -16,7 +16,7 @@ from libs.contracts.errors import (
     Unavailable,
     all_kinds,
 )
-from libs.contracts.messages import ChatMessage, GenerateRequest, TokenBias
+from libs.contracts.messages import ChatMessage, GenerateRequest, StructuredOutputs, TokenBias
 from services.gateway import errors_grpc, errors_http, rpc_server
 from services.gateway.rpc_request import PROMPTS, http_body
 from services.gateway.schemas import ChatBody, CompletionBody
@@ -64,6 +64,15 @@ def test_biases_and_log_probabilities_are_said_in_the_words_of_http() -> None:
         "allowed_token_ids": [7],
     }
     assert body(chat) | {"messages": []} == {"model": "m", "messages": [], "logprobs": True, "top_logprobs": 0}
+
+
+def test_the_form_of_an_answer_is_said_in_the_words_of_http() -> None:
+    """What is not set is left out of it, too: one that says nothing is no form."""
+    choice = GenerateRequest("m", prompt="hi", structured_outputs=StructuredOutputs(choice=("a", "b")))
+    nothing = GenerateRequest("m", prompt="hi", structured_outputs=StructuredOutputs())
+
+    assert body(choice)["structured_outputs"] == {"choice": ["a", "b"]}
+    assert body(nothing)["structured_outputs"] == {}
 
 
 def test_messages_make_a_chat_and_ids_a_completion() -> None:

@@ -20,6 +20,7 @@ from libs.contracts.messages import (
     Resend,
     Resent,
     SamplingParams,
+    Scored,
     StatusQuery,
     StopAt,
 )
@@ -204,7 +205,7 @@ class Cell:
         )
         return Arrived(sequence, f"trace-of-{request_id}", is_older)
 
-    def ask(self, message: ControlMessage) -> Done | Resent | CellStatus:
+    def ask(self, message: ControlMessage) -> Done | Resent | Scored | CellStatus:
         self.turn(Asked(len(self.replies), message))
         return self.replies[-1]
 
@@ -246,8 +247,6 @@ class Cell:
             moved = False
             for worker in list(self.workers.values()):
                 moved = self.step(worker) or moved
-
-    # What can be seen
 
     @property
     def status(self) -> CellStatus:

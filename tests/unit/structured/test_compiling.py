@@ -8,9 +8,10 @@ import pytest
 
 from libs.contracts.errors import ConfigError, InvalidRequest
 from libs.contracts.messages import MAX_GRAMMAR_BYTES, Grammar
+from libs.structured import compiling
 from libs.structured.resolve import RESOLVED, resolve
 from libs.structured.vocabulary import open_vocabulary
-from tests.unit.structured.walks import PADDED, Language, allowed
+from tests.unit.structured.walks import BLANKS, PADDED, Language, allowed
 from tests.unit.text.small_model import BOS, EOS, THINK
 
 SMALL = Language.small()
@@ -103,6 +104,7 @@ def test_ids_that_are_no_text_are_never_allowed() -> None:
         ("json_schema", '{"if":{},"then":{}}', '"if"'),
         ("json_schema", '{"type":"object","x-guidance":{"lenient":true},"not":{}}', '"not"'),
         ("json_schema", '{"type":"string","format":"foo"}', "Unknown format"),
+        ("json_schema", '{"oneOf":[{"type":"number"},{"type":"integer"}]}', "oneOf constraints are not supported"),
         ("json_schema", '{"type":"string","pattern":"^(?!x)a$"}', "look-around"),
         ("json_schema", '{"type":"string","pattern":"^(a)\\\\1$"}', "backreferences"),
         ("json_schema", '{"$ref":"#"}', "nothing matches"),
@@ -129,6 +131,28 @@ def test_what_is_no_grammar_is_refused_with_a_reason(kind: str, source: str, rea
         SMALL.matcher(kind, source)
 
     assert caught.value.param == "structured_outputs" and len(caught.value.message) < 500
+    assert "option" not in caught.value.message
+
+
+def test_what_is_too_much_only_where_it_unfolds_is_found_by_trying(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schema of as many optional properties compiles, and after the first brace any of their names may follow."""
+    monkeypatch.setattr(compiling, "ROW_MAX_ITEMS", 400)
+    few, many = (
+        resolve(
+            Grammar(
+                "json_schema",
+                json.dumps({"type": "object", "properties": {f"p{i}": {} for i in range(count)}}),
+                "f",
+                BLANKS,
+            )
+        )
+        for count in (50, 150)
+    )
+    compiling.try_out(compiling.compile_grammar(SMALL.vocabulary, few), few, [EOS])
+
+    compiled = compiling.compile_grammar(SMALL.vocabulary, many)
+    with pytest.raises(InvalidRequest, match="too much may follow"):
+        compiling.try_out(compiled, many, [EOS])
 
 
 def test_blanks_are_bounded() -> None:
