@@ -8,6 +8,8 @@ ARGS ?=                     # for `make up` and the benches: make up ARGS="--por
 PEERS ?= llama.cpp,vllm,transformers
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 COMPOSE_FILES ?= deploy/compose.yaml
+OFFLINE ?=                  # for compose-up: 1 builds on bases that deploy/offline makes, without a registry of images
+OFFLINE_BASES := BASE_IMAGE=headrace-offline/base PROXY_IMAGE=headrace-offline/proxy BUILD_IMAGE=headrace-offline/build
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -33,7 +35,7 @@ survival: $(VENV)/tests model kernels  ## kill every process three times under t
 
 nightly: $(VENV)/tests model kernels  ## what `make test` leaves out; a test timeout would be in its way
 	$(BIN)/python -m pytest tests/kernels tests/unit/engine tests/chaos/test_matrix.py tests/integration/test_partitions.py tests/unit/scheduler/test_replay.py --whole --timeout 0
-	$(BIN)/python -m pytest tests/e2e/test_beam_search.py tests/e2e/test_choices.py tests/e2e/test_exact_batches.py tests/e2e/test_goldens.py tests/e2e/test_memory_starved.py tests/e2e/test_survival.py --whole --timeout 0
+	$(BIN)/python -m pytest tests/e2e/test_beam_search.py tests/e2e/test_chart_pods.py tests/e2e/test_choices.py tests/e2e/test_exact_batches.py tests/e2e/test_goldens.py tests/e2e/test_log_probabilities.py tests/e2e/test_memory_starved.py tests/e2e/test_survival.py --whole --timeout 0
 	$(BIN)/python -m pytest tests/model --hypothesis-profile nightly --timeout 0
 
 lint: $(VENV)/tests  ## format, rules, types, import contracts
@@ -77,7 +79,8 @@ clients: $(VENV)/tests  ## other people's clients, in an environment of their ow
 
 compose-up:  ## the same stack in containers: builds, starts, prints where; ARGS="--scale decode_worker=2" scales
 	@$(strip $(PYTHON)) -m deploy.secrets
-	$(COMPOSE) -p headrace $(COMPOSE_FILES:%=-f %) up --detach --build $(strip $(ARGS))
+	$(if $(strip $(OFFLINE)),PYTHON=$(strip $(PYTHON)) deploy/offline/images.sh)
+	$(if $(strip $(OFFLINE)),$(OFFLINE_BASES)) $(COMPOSE) -p headrace $(COMPOSE_FILES:%=-f %) up --detach --build $(strip $(ARGS))
 	@echo "http://127.0.0.1:$${HEADRACE_PORT:-8000}/v1, key: $$(cat $${HEADRACE_SECRETS:-deploy/.secrets}/api_key)"
 
 compose-down:  ## stops it; ARGS=--volumes forgets model and queues

@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-PYTHON=${PYTHON:-.venv/bin/python}  # whose pip knows where packages come from
+PYTHON=${PYTHON:-.venv/bin/python}  # 3.11, whose pip knows where packages come from
 MIRROR=${MIRROR:-}                  # of Debian; debootstrap knows one
 CACHE=${HEADRACE_OFFLINE_CACHE:-$HOME/.cache/headrace/offline}
 LABEL=headrace.inputs

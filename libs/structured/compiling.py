@@ -19,7 +19,7 @@ ROW_MAX_ITEMS = 8_000  # that may begin at one place: a quarter is what as many 
 MAX_LEXER_STATES = 40_000  # of all answers that share a compiled grammar: about 32 MB
 MAX_GRAMMAR_SYMBOLS = 200_000
 TRIED_TOKENS = 32
-ADVICE = re.compile(r"[.;] (Enable|either increase) .*", re.DOTALL)  # to whoever calls the library
+ADVICE = re.compile(r"[.;] (Enable|either increase|consider|try) .*", re.DOTALL)  # to whoever calls the library
 
 
 def compile_grammar(vocabulary: LLTokenizer, grammar: Grammar) -> LLMatcher:
@@ -59,7 +59,7 @@ def try_out(matcher: LLMatcher, grammar: Grammar, end_ids: Collection[int]) -> N
         for end_id in end_ids:
             ids_bits &= ~(1 << end_id)
         if trial.is_error():
-            raise GrammarRefused(grammar, f"too much may follow at once: {trial.get_error()}")
+            raise GrammarRefused(grammar, f"too much may follow at once: {ADVICE.sub('', trial.get_error())}")
         if not ids_bits:
             return
         trial.consume_token((ids_bits & -ids_bits).bit_length() - 1)

@@ -30,7 +30,13 @@ def prompts_of(body: ChatBody | CompletionBody, limits: Limits) -> tuple[Prompt,
     if last_tokens == 0 and body.truncate_prompt_tokens is not None:
         raise InvalidRequest("truncate_prompt_tokens must not be 0", param="truncate_prompt_tokens")
     if isinstance(body, ChatBody):
-        return (replace(_chat(body), last_tokens=last_tokens),)
+        chat = ended(
+            chat_prompt(body.messages),
+            body.add_generation_prompt,
+            body.continue_final_message,
+            body.chat_template_kwargs,
+        )
+        return (replace(chat, last_tokens=last_tokens),)
     prompts, is_bare = _several(body.prompt), body.add_special_tokens is False
     if len(prompts) * (body.n or 1) > limits.max_choices:
         raise InvalidRequest(f"at most {limits.max_choices} choices of all prompts are allowed", param="prompt")
@@ -57,18 +63,14 @@ def echoed_chat(body: ChatBody) -> str:
     return str(message["content"]) if message["role"] == "assistant" else ""
 
 
-def _chat(body: ChatBody) -> Prompt:
-    goes_on, has_turn = bool(body.continue_final_message), body.add_generation_prompt is not False
-    if goes_on and body.add_generation_prompt:
+def ended(chat: Prompt, turn: bool | None, goes_on: bool | None, arguments: dict[str, msgspec.Raw] | None) -> Prompt:
+    """A chat that ends with the opening of a turn, without it, or inside its last message. Raises InvalidRequest."""
+    if goes_on and turn:
         raise InvalidRequest(
             "add_generation_prompt and continue_final_message exclude each other", param="continue_final_message"
         )
-    return replace(
-        chat_prompt(body.messages),
-        goes_on=goes_on,
-        has_no_turn=goes_on or not has_turn,
-        arguments_json=_arguments(body.chat_template_kwargs),
-    )
+    has_no_turn = bool(goes_on) or turn is False
+    return replace(chat, goes_on=bool(goes_on), has_no_turn=has_no_turn, arguments_json=_arguments(arguments))
 
 
 def _arguments(given: dict[str, msgspec.Raw] | None) -> bytes:

@@ -17,17 +17,15 @@ from services.gateway.body import read_body
 from services.gateway.catalog import Catalog
 from services.gateway.errors_http import Refused
 from services.gateway.limits import Limits, token_ids
-from services.gateway.prompt_fields import chat_prompt
+from services.gateway.prompt_fields import chat_prompt, ended
 
 ANSWER_TIMEOUT_S: Final = 10.0  # of a tokenizer, for the longest of prompts
 
 # What vLLM's clients may ask for that this server does not do another way.
 NEUTRAL: Final[Mapping[str, tuple[object, ...]]] = {
-    "add_generation_prompt": (True,),
-    "continue_final_message": (False,),
+    "chat_template": (),
     "return_token_strs": (False,),
     "tools": ([],),
-    "chat_template_kwargs": ({},),
 }
 
 
@@ -38,10 +36,10 @@ class TokenizeBody(msgspec.Struct):
     prompt: str | None = None
     messages: list[schemas.Message] | None = None
     add_special_tokens: bool | None = None
-    add_generation_prompt: msgspec.Raw = schemas.ABSENT
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, msgspec.Raw] | None = None
     chat_template: msgspec.Raw = schemas.ABSENT
-    chat_template_kwargs: msgspec.Raw = schemas.ABSENT
-    continue_final_message: msgspec.Raw = schemas.ABSENT
     return_token_strs: msgspec.Raw = schemas.ABSENT
     tools: msgspec.Raw = schemas.ABSENT
 
@@ -88,10 +86,12 @@ class Tokens:
         """Raises HeadraceError."""
         body = schemas.decode(TokenizeBody, await self._body(request))
         limits = self._catalog.model(body.model).limits
-        for name, neutral in (*NEUTRAL.items(), ("chat_template", ())):
+        for name, neutral in NEUTRAL.items():
             if not schemas.is_neutral(getattr(body, name), neutral):
                 raise InvalidRequest(f"{name} with this value is not supported", param=name)
         prompt = prompt_to_tokenize(body.prompt, body.messages)
+        if body.messages is not None:
+            prompt = ended(prompt, body.add_generation_prompt, body.continue_final_message, body.chat_template_kwargs)
         ids = await self._client.ids(limits.model, prompt, add_special_tokens=body.add_special_tokens is not False)
         return _json({"count": len(ids), "max_model_len": limits.max_model_len, "tokens": ids, "token_strs": None})
 

@@ -15,7 +15,8 @@ from services.scheduler.choice import Noted
 from services.scheduler.events import Command
 
 DIGEST_BYTES: Final = 8
-COUNTED: Final = frozenset({"ids", "logprobs", "block_hashes"})  # fields of which words tell the length alone
+# Fields of which words tell the length alone.
+COUNTED: Final = frozenset({"block_hashes", "ids", "logprobs", "ranks", "top_ids", "top_logprobs"})
 SHOWN_BYTES: Final = 6
 
 
@@ -54,7 +55,7 @@ def _field(field: "Field[Any]", value: Any) -> str:
     """Empty for a value that nobody chose."""
     if value == field.default or (field.default is MISSING and isinstance(value, tuple | str) and not value):
         return ""
-    if field.name in COUNTED:
+    if field.name in COUNTED and isinstance(value, tuple | list):
         return f"{len(value)} {field.name}"
     return f"{field.name}={_shown(value)}"
 

@@ -14,8 +14,8 @@ from libs.runtime.config import without_settings
 from libs.runtime.logs import get_logger
 from services.tokenizer.grammar_process import ACCEPTED, CPU_S
 
-AT_ONCE = 2  # trials that run side by side
-MOST_WAITING = 32
+AT_ONCE = 4  # trials that run side by side: a short one does not wait for long ones to end
+MOST_WAITING = 32  # different ones, those that run included
 PATIENCE_S = 15.0  # for a trial that gets no processor
 REMEMBERED_BYTES = 4 << 20  # of grammars with a verdict
 
@@ -30,7 +30,7 @@ class Grammars:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._waiting = 0
+        self._trials: dict[Grammar, asyncio.Task[Grammar | str]] = {}  # under way: who asks for the same waits for it
         self._verdicts = Verdicts()
         self.counts: Counter[str] = Counter()
 
@@ -45,22 +45,26 @@ class Grammars:
         verdict = self._verdicts.get(grammar)
         self.counts["tried" if verdict is None else "remembered"] += 1
         if verdict is None:
-            verdict = await self._tried(grammar)
+            verdict = await asyncio.shield(self._trial(grammar))
             self._verdicts.put(grammar, verdict)
         if isinstance(verdict, Grammar):
             return verdict
         self.counts["refused"] += 1
         raise InvalidRequest(verdict, param=grammar.field)
 
+    def _trial(self, grammar: Grammar) -> asyncio.Task[Grammar | str]:
+        """The one under way, or a new one. Raises Overloaded."""
+        trial = self._trials.get(grammar)
+        if trial is None:
+            if len(self._trials) >= MOST_WAITING:
+                raise Overloaded("too many grammars wait to be compiled")
+            trial = self._trials[grammar] = asyncio.create_task(self._tried(grammar))
+            trial.add_done_callback(lambda _: self._trials.pop(grammar))
+        return trial
+
     async def _tried(self, grammar: Grammar) -> Grammar | str:
-        if self._waiting >= MOST_WAITING:
-            raise Overloaded("too many grammars wait to be compiled")
-        self._waiting += 1
-        try:
-            async with self._room:
-                return await self._try(grammar)
-        finally:
-            self._waiting -= 1
+        async with self._room:
+            return await self._try(grammar)
 
     async def _try(self, grammar: Grammar) -> Grammar | str:
         """The grammar resolved, or what is wrong with it."""
@@ -76,6 +80,8 @@ class Grammars:
             raise Unavailable("the grammar could not be compiled") from error
         finally:
             writer.close()
+        if not answer and self._has_died():
+            raise Unavailable("grammars cannot be compiled at the moment")
         if not answer:
             self.counts["ended"] += 1
             log.warning("grammar_trial_ended", kind=grammar.kind, source_bytes=len(grammar.source))
@@ -96,13 +102,22 @@ class Grammars:
         return ours
 
     def _hand_over(self, trial: socket.socket) -> None:
-        if self._process is None or self._process.poll() is not None:
+        if self._has_died():
             self._start()
         assert self._control is not None
         try:
             socket.send_fds(self._control, [b"t"], [trial.fileno()])
         except OSError as error:
             raise Unavailable("grammars cannot be compiled at the moment") from error
+
+    def _has_died(self) -> bool:
+        """Whether there is no process: its end of the socket is closed. A trial that ended leaves it open."""
+        try:
+            return self._control is None or not self._control.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def _start(self) -> None:
         self._stop()

@@ -227,7 +227,8 @@ def _run(arguments: argparse.Namespace, doors: Doors, secrets: Path) -> None:
             say("base images are there")
         variables |= OFFLINE
     project = Project(NAME, variables)
-    project.run("down", "--volumes", "--remove-orphans")
+    both = Project(NAME, variables, "compose.yaml", "compose.cell2.yaml")
+    both.run("down", "--volumes", "--remove-orphans")
     if not arguments.no_build:
         build(project, tag)
     try:
@@ -238,14 +239,13 @@ def _run(arguments: argparse.Namespace, doors: Doors, secrets: Path) -> None:
         expect(not found, "\n  ".join(("the running stack has faults:", *found)))
         say("the running stack has no root, no capability, no foreign listener, and brokers that refuse")
         scale(project, doors)
-        both = Project(NAME, variables, "compose.yaml", "compose.cell2.yaml")
         second_cell(both, doors)
     except BaseException:
         LOGS.write_text(project.run("logs", "--no-color"))
         say(f"the containers' logs: {LOGS}")
         raise
     finally:
-        stop(project)
+        stop(both)
     say("compose-test passed")
 
 

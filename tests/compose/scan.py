@@ -1,4 +1,4 @@
-"""Looks over a running stack for what no container should have: root, a writable root, capabilities, listeners.
+"""Looks over a running stack for what no container should have: root, rights, a writable root, tools, listeners.
 
 And whether its brokers refuse each user what is another's.
 """
@@ -17,7 +17,7 @@ ONE_PORT_OF_ITS_OWN = "scheduler"  # where workers dial, drawn at start
 ENGINES_NAME_SERVER = "0B00007F"  # 127.0.0.11 in /proc/net/tcp
 LISTEN = "0A"
 LOOK = """
-import json
+import json, shutil
 facts = dict(line.split(":\\t", 1) for line in open("/proc/1/status").read().splitlines() if ":\\t" in line)
 rows = [row.split() for name in ("tcp", "tcp6") for row in open(f"/proc/net/{name}").read().splitlines()[1:]]
 try:
@@ -25,7 +25,8 @@ try:
     written = True
 except OSError:
     written = False
-print(json.dumps({"facts": facts, "rows": [(row[1], row[3]) for row in rows], "written": written}))
+print(json.dumps({"facts": facts, "rows": [(row[1], row[3]) for row in rows], "written": written,
+    "tools": [tool for tool in ("cc", "gcc", "g++", "make", "pip", "pip3", "curl", "wget") if shutil.which(tool)]}))
 """
 
 
@@ -37,28 +38,27 @@ def problems(project: Project, secrets: Path) -> list[str]:
 
 
 def _of_container(container: dict[str, Any]) -> Iterator[str]:
-    service, name = service_of(container), container["Name"].lstrip("/")
+    name = container["Name"].lstrip("/")
     seen = json.loads(output(["docker", "exec", container["Id"], "python3", "-S", "-I", "-c", LOOK]))
-    facts = seen["facts"]
-    if "0" in facts["Uid"].split():
-        yield f"{name} runs as root"
-    for kind in ("CapEff", "CapPrm", "CapBnd"):
-        if int(facts[kind], 16):
-            yield f"{name} has capabilities: {kind} {facts[kind]}"
-    if facts["NoNewPrivs"].strip() != "1":
-        yield f"{name} may gain privileges"
-    if seen["written"]:
-        yield f"{name} can write to its root"
-    if container["HostConfig"]["Privileged"] or container["HostConfig"]["PidMode"] == "host":
-        yield f"{name} is part of the host"
+    facts, host = seen["facts"], container["HostConfig"]
+    wrong = {
+        "runs as root": "0" in facts["Uid"].split(),
+        "has capabilities": any(int(facts[kind], 16) for kind in ("CapEff", "CapPrm", "CapBnd")),
+        "may gain privileges": facts["NoNewPrivs"].strip() != "1",
+        "can write to its root": seen["written"],
+        f"has tools to build or fetch with: {seen['tools']}": bool(seen["tools"]),
+        "is part of the host": host["Privileged"] or host["PidMode"] == "host" or host["NetworkMode"] == "host",
+    }
+    yield from (f"{name} {what}" for what, holds in wrong.items() if holds)
     ports = {
         int(place.rpartition(":")[2], 16) for place, state in seen["rows"] if state == LISTEN and not _engines(place)
     }
-    if service == ONE_PORT_OF_ITS_OWN:
-        if len(ports) != 1:
-            yield f"{name} listens at {sorted(ports)}, and not at one port"
-    elif ports != LISTENERS.get(service, set()):
+    if not _are_due(service_of(container), ports):
         yield f"{name} listens at {sorted(ports)}"
+
+
+def _are_due(service: str, ports: set[int]) -> bool:
+    return len(ports) == 1 if service == ONE_PORT_OF_ITS_OWN else ports == LISTENERS.get(service, set())
 
 
 def _engines(place: str) -> bool:

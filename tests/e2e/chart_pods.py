@@ -7,6 +7,7 @@ ports that would collide between the pods of one machine are exchanged for other
 import base64
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,8 +48,7 @@ class Pod:
             process.kill()
         for process in self.processes.values():
             process.wait()
-        for path in self.folder.iterdir():
-            path.unlink()
+        shutil.rmtree(self.folder)
 
 
 class Pods:
@@ -58,6 +58,7 @@ class Pods:
         self.manifests = render(values)
         self.ports = {"nats": free_port(), "valkey": free_port(), "gateway": free_port()}
         self.folder, self._models = folder, models
+        self._memory = Path(tempfile.mkdtemp(prefix="pods-", dir=SHARED_MEMORY))
         self.secrets = folder / "secrets"
         self.secrets.mkdir()
         for name, content in secret_of(self.manifests).items():
@@ -71,7 +72,7 @@ class Pods:
             for each in of_kind(self.manifests, "Deployment", "StatefulSet")
             if each["metadata"]["name"] == workload
         )
-        volume = Path(tempfile.mkdtemp(prefix=f"{workload}-", dir=SHARED_MEMORY))
+        volume = Path(tempfile.mkdtemp(prefix=f"{workload}-", dir=self._memory))
         name = f"{workload}-{index}"
         pod = self.pods[name] = Pod(name, manifest["spec"]["template"], volume)
         for container in containers(pod.template):
@@ -114,10 +115,7 @@ class Pods:
                     process.wait(max(0.0, end_s - time.monotonic()))
                 except subprocess.TimeoutExpired:
                     continue
-        for pod in self.pods.values():
-            for path in pod.folder.iterdir():
-                path.unlink()
-            pod.folder.rmdir()
+        shutil.rmtree(self._memory)
 
     def _environment(self, pod: Pod, container: Mapping[str, Any]) -> dict[str, str]:
         field_of = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from libs.contracts.errors import InvalidRequest, Overloaded
+from libs.contracts.errors import InvalidRequest, Overloaded, Unavailable
 from libs.contracts.messages import Grammar
 from libs.structured.resolve import RESOLVED
 from services.tokenizer.grammars import MOST_WAITING, Grammars
@@ -71,10 +71,25 @@ async def test_a_verdict_is_remembered_and_the_process_comes_back(grammars: Gram
     assert (await grammars.check(pattern("b+"))).kind == RESOLVED
 
 
+async def test_a_model_that_never_ends_has_no_grammars(tmp_path: Path) -> None:
+    """It could not say that an answer is complete; that is the reason that is told."""
+    (tmp_path / "tokenizer.json").write_text(small_tokenizer_json())
+    with Grammars(tmp_path) as endless, pytest.raises(InvalidRequest, match="no end of sequence"):
+        await endless.check(pattern("a"))
+
+
+async def test_a_process_that_cannot_begin_is_not_the_client_s_fault(tmp_path: Path) -> None:
+    """Without its files it ends at once; whoever asks may come again."""
+    with Grammars(tmp_path) as broken, pytest.raises(Unavailable):
+        await broken.check(pattern("a"))
+
+
 async def test_more_grammars_than_may_wait_are_refused_at_once(grammars: Grammars) -> None:
-    """The queue is bounded; who is in it is answered."""
-    checks = [asyncio.create_task(grammars.check(pattern(f"a{n}"))) for n in range(MOST_WAITING + 1)]
+    """The queue of different ones is bounded; who is in it is answered, and who asks for the same with it."""
+    names = [*(f"a{n}" for n in range(MOST_WAITING)), "one more", "a0"]
+    checks = [asyncio.create_task(grammars.check(pattern(name))) for name in names]
 
     results = await asyncio.gather(*checks, return_exceptions=True)
 
-    assert [type(result) for result in results] == [Grammar] * MOST_WAITING + [Overloaded]
+    assert [type(result) for result in results] == [Grammar] * MOST_WAITING + [Overloaded, Grammar]
+    assert grammars.counts["tried"] == MOST_WAITING + 2 and results[0] == results[-1]

@@ -194,6 +194,7 @@ class Held:
         """Go on under a Snapshot that names this resident again; the result is the blocks it grants beyond ours."""
         fresh = resident.block_table[len(self.table) :]
         self.resident, self.until = resident, resident.until
+        self.wait = ""  # what it waits for is told again: who sent this may not know
         self.table.extend(fresh)
         return fresh
 

@@ -27,7 +27,7 @@ async def b049(play: Play) -> None:
     """The bytes of all tokens are those of the answer."""
     (reply,) = await play.play()
     for one in (reply, await play.send(0, stream=True)):
-        joined = bytes(byte for entry in one.entries for byte in entry["bytes"])
+        joined = bytes(byte for entry in one.entries for byte in entry["bytes"] or ())
         assert joined == reply.text.encode() == "“🐈”".encode()
         assert not any(entry["bytes"] == [239, 191, 189] for entry in one.entries)
 

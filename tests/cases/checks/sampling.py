@@ -57,11 +57,13 @@ async def b061(play: Play) -> None:
     plain, presence, frequency, _ = await play.play()
     assert plain.text == presence.text == frequency.text
     assert plain.lists == presence.lists == frequency.lists
-    paris = play.stage.ids(" Paris")[0]
-    biased: dict[str, Any] = {"logit_bias": {str(paris): 15}, "max_tokens": 6}
-    assert (await play.send(0, **biased)).text == " Paris" * 6
-    assert (await play.send(3, **biased)).text != " Paris" * 6
-    assert (await play.send(2, **biased)).text != " Paris" * 6
+    two: dict[str, Any] = {
+        "allowed_token_ids": [play.stage.ids(" Paris")[0], 9],
+        "max_tokens": 40,
+        "return_token_ids": True,
+    }
+    drawn = (await play.send(2, **two, ignore_eos=True)).choices()[0]["token_ids"]
+    assert set(drawn) == set(two["allowed_token_ids"]), "what is there often enough gives way"
 
 
 async def b063(play: Play) -> None:

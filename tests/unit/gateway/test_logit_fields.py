@@ -88,6 +88,7 @@ def test_a_prompt_without_an_answer() -> None:
     request = complete(max_tokens=0, echo=True)
 
     assert (request.params.max_tokens, request.reading.is_silent) == (1, True)
+    assert not chat(max_tokens=0, max_completion_tokens=5).reading.is_silent  # the newer name counts
 
 
 def test_one_of_two_names_of_a_salt() -> None:

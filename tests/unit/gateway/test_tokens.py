@@ -44,6 +44,18 @@ async def test_messages_become_the_ids_of_a_chat(gateway: Gateway) -> None:
     assert asked[0].prompt.kind == "chat" and b'"hi"' in asked[0].prompt.messages_json
 
 
+async def test_a_chat_to_tokenize_ends_as_its_client_wants(gateway: Gateway) -> None:
+    """By the same fields as a request."""
+    asked = await tokenizer(gateway, TokenIds((5,)))
+    messages = [{"role": "assistant", "content": "hi"}]
+    fields = {"continue_final_message": True, "chat_template_kwargs": {"x": 1}}
+
+    await gateway.call("/tokenize", {"messages": messages, **fields}).json()
+
+    prompt = asked[0].prompt
+    assert (prompt.has_no_turn, prompt.goes_on, prompt.arguments_json) == (True, True, b'{"x":1}')
+
+
 async def test_ids_become_text(gateway: Gateway) -> None:
     """Control tokens included; bytes that are no UTF-8 are replaced."""
     answer = await gateway.call("/detokenize", {"tokens": [*"hé".encode(), EOS, 0xC3]}).json()

@@ -6,6 +6,8 @@ import pytest
 
 from libs.contracts.messages import PromptScores, Resend, Resent, Scored, ScoresQuery
 from services.scheduler import apply_control
+from services.scheduler.decision_words import decision_of
+from services.scheduler.events import Reply
 from services.scheduler.score_log import ScoreLog, Scores
 from tests.fakes.engine import scores_of
 from tests.unit.scheduler.cell import Cell, disaggregated, hybrid, params, prompt
@@ -98,3 +100,18 @@ def test_a_log_of_scores_is_cut_and_read_by_ids() -> None:
     assert log.read(0, 9) == Scores((-2.0,), (2,), (3, 4), (-3.0, -4.0))
     plain = ScoreLog().followed_by(-0.5)
     assert (plain.followed_by(-1.0).read(0, 9), len(plain)) == (Scores((-0.5, -1.0)), 1)
+
+
+def test_an_order_of_a_scored_request_is_put_into_words() -> None:
+    """What is asked for is a number, what is told of it a list that is only counted."""
+    cell = hybrid()
+    cell.submit("r", PROMPT, WANTED)
+    [order] = [send for send in cell.sent if getattr(send.message, "added", ())]
+    cell.run()
+    scored = Reply(1, Scored(True, scores_in(cell)))
+
+    decision = decision_of([order, scored], [])
+
+    assert decision is not None
+    assert "logprobs=2" in decision.words[0] and "prompt_logprobs=3" in decision.words[0]
+    assert decision.words[1].count("74 ") == 2 and "222 top_ids" in decision.words[1]

@@ -11,7 +11,7 @@ from libs.engine.worker.constraint import Constraint
 from libs.structured.resolve import resolve
 from tests.fakes.engine import VOCAB_SIZE
 from tests.unit.structured.walks import Language
-from tests.unit.worker.orders import Stepper, ids_of, prompt, resident
+from tests.unit.worker.orders import Orders, Stepper, ids_of, prompt, resident
 
 SMALL = Language.small(VOCAB_SIZE)
 ABC = resolve(Grammar("regex", "(abc){1,5}d", "structured_outputs"))
@@ -121,6 +121,19 @@ def test_only_the_row_whose_grammar_compiles_waits() -> None:
 
     text = SMALL.tokenizer.decode(list(answer[:-1]), skip_special_tokens=False)
     assert answer[-1] == SMALL.eos_id and text == "abc" * (len(text) // 3) + "d"
+
+
+def test_a_new_term_is_told_whose_grammar_compiles() -> None:
+    """It would else take the silence of that row for its worker's death."""
+    worker = Stepper(eos_ids=(SMALL.eos_id,), grammars=SlowGrammars())
+    added = resident(1, prompt(3), [4, 5, 6, 7, 8], params=PARAMS, until=60)
+    worker.order(added=[added], chunks=[Chunk(1, 3)])
+    before = worker.step()
+    worker.residents.offer(Orders(term=2).snapshot(added, version=9))
+    after = worker.step()
+
+    assert before is not None and after is not None
+    assert before.waits == after.waits == (RowWait(1, 1, "grammar_behind", 0),)
 
 
 def test_a_resident_added_again_goes_on_by_its_ids() -> None:
