@@ -15,7 +15,5 @@ LATER: Final = MappingProxyType(  # features of later work: answered by a clean 
     }
 )
 
-PENDING: Final = MappingProxyType(
-    dict[str, str]()
-)  # fail today, each with its reason; one that passes must be taken off
+PENDING: Final = MappingProxyType(dict[str, str]())  # fail today, each with its reason
 WHOLE: Final = frozenset({"B164", *(name for name, stage in STAGE_OF.items() if stage == OPS)})  # only with --whole
