@@ -19,6 +19,7 @@ from services.gateway.generate import Generate
 from services.gateway.keys import Keys
 from services.gateway.metrics import CONTENT_TYPE
 from services.gateway.models import Models
+from services.gateway.openapi import openapi
 from services.gateway.reply import Receive, Scope, Send
 from services.gateway.service import Service
 from services.gateway.tokens import Tokens
@@ -53,6 +54,7 @@ def create_app(service: Service, scrape: Scrape, keys: Keys, tokens: Tokens) -> 
         Route("/ready", ready),
         Route("/metrics", exposition),
         Route("/version", version),
+        Route("/openapi.json", _fixed(openapi([model.limits for model in service.catalog], product_version()))),
         Route("/tokenize", tokens.tokenize, methods=["POST"]),
         Route("/detokenize", tokens.detokenize, methods=["POST"]),
         Route("/tokenizer_info", tokens.info),
@@ -79,6 +81,13 @@ def create_app(service: Service, scrape: Scrape, keys: Keys, tokens: Tokens) -> 
 
 async def version(request: Request) -> Response:
     return _json({"version": product_version()})
+
+
+def _fixed(document: bytes) -> Callable[[Request], Awaitable[Response]]:
+    async def told(request: Request) -> Response:
+        return Response(document, media_type="application/json")
+
+    return told
 
 
 def _not_routed(error: HTTPException) -> Refused:
