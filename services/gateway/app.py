@@ -13,6 +13,7 @@ from libs.runtime.metrics import OPENMETRICS_TYPE
 from libs.runtime.version import product_version
 from services.gateway import reply
 from services.gateway.auth import Guard
+from services.gateway.catalog import Catalog
 from services.gateway.chat_socket import ChatSocket
 from services.gateway.errors_http import Refused
 from services.gateway.generate import Generate
@@ -54,7 +55,7 @@ def create_app(service: Service, scrape: Scrape, keys: Keys, tokens: Tokens) -> 
         Route("/ready", ready),
         Route("/metrics", exposition),
         Route("/version", version),
-        Route("/openapi.json", _fixed(openapi([model.limits for model in service.catalog], product_version()))),
+        Route("/openapi.json", _fixed(_document(service.catalog))),
         Route("/tokenize", tokens.tokenize, methods=["POST"]),
         Route("/detokenize", tokens.detokenize, methods=["POST"]),
         Route("/tokenizer_info", tokens.info),
@@ -81,6 +82,11 @@ def create_app(service: Service, scrape: Scrape, keys: Keys, tokens: Tokens) -> 
 
 async def version(request: Request) -> Response:
     return _json({"version": product_version()})
+
+
+def _document(catalog: Catalog) -> bytes:
+    names = [name for model in catalog for name in (model.name, *model.aliases)]
+    return openapi([model.limits for model in catalog], names, product_version())
 
 
 def _fixed(document: bytes) -> Callable[[Request], Awaitable[Response]]:

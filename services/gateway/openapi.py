@@ -21,12 +21,15 @@ REF = "#/components/schemas/{name}"
 GENERATES = (400, 401, 403, 404, 408, 413, 415, 429, 500, 503, 504)  # statuses of what goes to the services behind
 LOOKS_UP = (401, 403)
 READS = (400, 401, 403, 404, 408, 413, 415, 503)
+BODIES = (schemas.ChatBody, schemas.CompletionBody)
 PUBLIC: dict[str, Any] = {"security": []}
 
 
-def openapi(models: Sequence[Limits], version: str) -> bytes:
-    """The document: bounds are those of the model that allows most."""
+def openapi(models: Sequence[Limits], names: Sequence[str], version: str) -> bytes:
+    """The document: bounds are those of the model that allows most; `names` are those that the models go by."""
     components = _components(models)
+    for body in BODIES:
+        components[body.__name__]["properties"]["model"]["enum"] = list(names)
     document = {
         "openapi": "3.1.0",
         "info": {"title": "Headrace", "version": version, "description": "docs/api.md says what each field does."},

@@ -52,7 +52,7 @@ def request_fields(models: Sequence[Limits], *, is_chat: bool) -> dict[str, Keyw
         **FORM,
         **LOGITS,
         **TOLD,
-        "model": {"description": f"One of {', '.join(limits.model for limits in models)}."},
+        "model": {"description": "The name of a served model, or an alias of one."},
         "messages": {"maxItems": MAX_MESSAGES, "minItems": 1, "description": "What was said, for the chat template."},
         "prompt": {"description": "Text, a list of token ids, or a list of one of these."},
         "max_tokens": tokens if is_chat else {**tokens, "default": DEFAULT_COMPLETION_TOKENS},

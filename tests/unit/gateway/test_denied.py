@@ -51,7 +51,7 @@ TELLING = re.compile(r"0x[0-9a-f]{6,}|/home|/usr|Traceback|\.py\b|/dev/shm|memfd
 
 
 def _paths() -> list[str]:
-    known = json.loads(openapi([LIMITS], "0"))["paths"]
+    known = json.loads(openapi([LIMITS], [LIMITS.model], "0"))["paths"]
     return [path.replace("{model}", LIMITS.model) for path in known if path not in PUBLIC]
 
 

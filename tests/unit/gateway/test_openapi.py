@@ -37,7 +37,7 @@ ALONG: dict[str, dict[str, Any]] = {  # what a bound needs beside it
 
 @cache
 def document() -> Any:
-    return json.loads(openapi([LIMITS], "0"))
+    return json.loads(openapi([LIMITS], [LIMITS.model], "0"))
 
 
 def _typed(kind: Kind) -> dict[str, Any]:
