@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install -qq --constraint constraints.txt $(PIP_ARGS)
 CODE := services libs kernels protos cli deploy bench tests
 
-.PHONY: up test survival nightly exactness lint model kernels protos golden bench bench-peers peers compose-up compose-down compose-test ci-full clean
+.PHONY: up test survival nightly exactness lint model kernels protos golden bench bench-peers peers compose-up compose-down compose-test ci-full clients clean
 .DEFAULT_GOAL := up
 
 up: $(VENV)/runs kernels  ## serve the default model until Ctrl-C
@@ -71,6 +71,12 @@ bench-peers: peers  ## rounds that alternate between ours and each peer, with li
 	@mkdir -p out
 	@$(BIN)/headrace bench --peers $(PEERS) --rounds 5 --json out/bench-peers.json --html out/bench-peers.html $(strip $(ARGS))
 
+clients: $(VENV)/tests  ## other people's clients, in an environment of their own, against a stack with a tiny model
+	test -d $(VENV)-clients || $(strip $(PYTHON)) -m venv $(VENV)-clients
+	$(VENV)-clients/bin/python -m pip install -qq $(PIP_ARGS) --requirement tests/clients/requirements.txt
+	$(VENV)-clients/bin/python -m pip install -qq $(PIP_ARGS) --no-deps guidellm==0.8.1
+	$(BIN)/python -m pytest tests/clients --whole -s
+
 compose-up:  ## the same stack in containers: builds, starts, prints where; ARGS="--scale decode_worker=2" scales
 	@$(strip $(PYTHON)) -m deploy.secrets
 	$(if $(strip $(OFFLINE)),PYTHON=$(strip $(PYTHON)) deploy/offline/images.sh)
@@ -86,7 +92,7 @@ compose-test: $(VENV)/tests  ## images, starts, streams, kills, scales and scans
 ci-full: lint compose-test test  ## what .ci/run does, with containers in any case
 
 clean:  ## remove the environments but the peers'; models and run directories stay
-	rm -rf $(VENV) $(VENV)-golden build kernels/native/build *.egg-info
+	rm -rf $(VENV) $(VENV)-golden $(VENV)-clients build kernels/native/build *.egg-info
 
 $(BIN)/python:
 	$(strip $(PYTHON)) -m venv $(VENV)

@@ -13,18 +13,18 @@ from typing import Final
 
 from deploy.broker_config import nats_config, valkey_config, valkey_on_port
 from libs.contracts.flow import PERMISSIONS
+from libs.runtime.prefix_library import USERS
 
 NATS_PORT: Final = 4222
 VALKEY_PORT: Final = 6379
 STORE: Final = Path("/store")
-INDEX_USERS: Final = ("tokenizer", "scheduler", "supervisor")
 FOLDER: Final = Path(__file__).with_name(".secrets")
 
 
 def draw() -> dict[str, str]:
     """File name → content, all drawn anew."""
     nats = {user: secrets.token_urlsafe(24) for user in PERMISSIONS}
-    index = {user: secrets.token_urlsafe(24) for user in INDEX_USERS}
+    index = {user: secrets.token_urlsafe(24) for user in USERS}
     return {
         **{f"nats_{user}": password for user, password in nats.items()},
         **{f"index_{user}": password for user, password in index.items()},

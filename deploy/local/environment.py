@@ -74,6 +74,7 @@ def _own_settings(stack: Stack, cell: Cell, service: str) -> dict[str, str]:
         return (
             common
             | _further_models(stack)
+            | _index(stack, service)
             | {
                 "host": options.host,
                 "port": str(stack.gateway_port),

@@ -13,9 +13,9 @@ from libs.contracts.kv_layout import KvLayout, kv_dtype_of
 from libs.engine.kernel_choice import check_dtype, settle_kernels, tile_tag
 from libs.engine.model_config import ModelConfig, load_model_config
 from libs.runtime.pool_file import create_pool, create_pool_at
+from libs.runtime.prefix_library import USERS
 
 SUPERVISOR: Final = "supervisor"
-INDEX_USERS: Final = ("tokenizer", "scheduler", SUPERVISOR)
 SMALL_MACHINE_CORES: Final = 2
 
 
@@ -32,7 +32,7 @@ class Credentials:
     def draw(cls) -> "Credentials":
         return cls(
             nats={user: secrets.token_urlsafe(24) for user in (*SERVICES, SUPERVISOR)},
-            index={user: secrets.token_urlsafe(24) for user in INDEX_USERS},
+            index={user: secrets.token_urlsafe(24) for user in USERS},
             link_token=secrets.token_urlsafe(24),
             hash_key=secrets.token_hex(32),
         )

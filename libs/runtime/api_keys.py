@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -25,10 +25,15 @@ KEY_PREFIX = "sk-hr-"
 KEY_BYTES = 17  # 136 bits, of which 26 letters show 130
 KEY_LETTERS = 26
 SALT_BYTES = 16
+MOST_PER_MINUTE = 1_000_000_000
 TENANT = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 Tenant = Annotated[str, Meta(pattern=TENANT)]
 Priority = Annotated[int, Meta(ge=FIRST_PRIORITY, le=LAST_PRIORITY)]
+Scope = Literal["inference", "metrics"]
+Limit = Annotated[int, Meta(ge=0, le=MOST_PER_MINUTE)]
+
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 
 
 class ApiKey(Struct, frozen=True):
@@ -39,6 +44,9 @@ class ApiKey(Struct, frozen=True):
     digest: str  # hexadecimal
     first_priority: Priority
     created_unix_s: int
+    scopes: tuple[Scope, ...] = ("inference",)
+    requests_per_minute: Limit = 0  # 0: no limit
+    tokens_per_minute: Limit = 0
 
 
 class KeyFile(Struct, frozen=True):
@@ -70,24 +78,23 @@ def read(path: Path) -> KeyFile:
     return keys
 
 
-def add(path: Path, tenant: str, *, first_priority: int = 0) -> tuple[str, ApiKey]:
+def add(path: Path, tenant: str, *, first_priority: int = 0, **grants: Any) -> tuple[str, ApiKey]:
     """A new key, which nobody can be told again, and what is kept of it. Makes the file where there is none.
 
-    Raises ConfigError for a tenant or a priority that cannot be.
+    `grants` are its scopes and limits, named as the fields of ApiKey. Raises ConfigError for what cannot be.
     """
     letters = base64.b32encode(secrets.token_bytes(KEY_BYTES)).decode().lower()[:KEY_LETTERS]
     key = KEY_PREFIX + letters
     with _changing(path) as files:
         known = read(path) if path.exists() else KeyFile(secrets.token_hex(SALT_BYTES))
-        entry = ApiKey(
-            "k-" + secrets.token_hex(4), tenant, known.digest(key.encode()), first_priority, int(time.time())
-        )
+        digest, key_id = known.digest(key.encode()), "k-" + secrets.token_hex(4)
+        entry = ApiKey(key_id, tenant, digest, first_priority, int(time.time()), **grants)
         try:
             msgspec.convert(msgspec.to_builtins(entry), ApiKey)
         except msgspec.ValidationError as error:
             raise ConfigError(
-                f"a tenant is named by 1 to 64 letters, digits and . _ -, and a priority is from {FIRST_PRIORITY}"
-                f" to {LAST_PRIORITY}"
+                f"a tenant is named by 1 to 64 letters, digits and . _ -, a priority is from {FIRST_PRIORITY}"
+                f" to {LAST_PRIORITY}, scopes are of {', '.join(SCOPES)}, and a limit is from 0 to {MOST_PER_MINUTE}"
             ) from error
         files.append(KeyFile(known.salt, (*known.keys, entry)))
     return key, entry

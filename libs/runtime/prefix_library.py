@@ -55,19 +55,23 @@ MEMORY_SETTINGS = ("maxmemory 64mb", "maxmemory-policy allkeys-lru", "hz 1")
 
 # A user may run what its function runs: the server checks the commands inside as well.
 _USER_RULES = {
-    "tokenizer": "%R~hr:* -@all +fcall_ro +hgetall +get",
-    "scheduler": "~hr:* -@all +fcall +get +set +hset +hdel",
+    "tokenizer": "%R~hr:p:* %R~hr:t:* -@all +fcall_ro +hgetall +get",
+    "scheduler": "~hr:p:* ~hr:t:* -@all +fcall +get +set +hset +hdel",
+    "gateway": "~hr:q:* -@all +fcall +hmget +hset +expire +time",
     "supervisor": "-@all +function|load +ping +info +shutdown",
 }
+
+
+USERS = tuple(_USER_RULES)
 
 
 def acl_lines(passwords: Mapping[str, str]) -> list[str]:
     """Lines of an ACL file: the default user is off, each named user may do its own job and nothing else.
 
-    `passwords` has the users tokenizer, scheduler and supervisor; only their SHA-256 goes into the lines.
+    `passwords` are by user, of USERS; one without a password cannot come in. Only their SHA-256 goes into the lines.
     """
     lines = ["user default reset off"]
-    for user, rules in _USER_RULES.items():
-        digest = hashlib.sha256(passwords[user].encode()).hexdigest()
-        lines.append(f"user {user} reset on #{digest} resetchannels {rules}")
+    for user, password in passwords.items():
+        digest = hashlib.sha256(password.encode()).hexdigest()
+        lines.append(f"user {user} reset on #{digest} resetchannels {_USER_RULES[user]}")
     return lines

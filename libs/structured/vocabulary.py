@@ -8,6 +8,8 @@ from llguidance import LLTokenizer
 from libs.contracts.errors import ConfigError
 from libs.text.tokenizer import Tokenizer
 
+MARK = "\x02"  # a character that no tokenizer joins with what follows
+
 
 class _Tokens:
     """The attributes and the call that LLTokenizer wants of a tokenizer that is not a tokenizer.json."""
@@ -24,7 +26,16 @@ class _Tokens:
         self._tokenizer = tokenizer
 
     def __call__(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, add_special_tokens=False)
+        """Ids of exactly these bytes: some tokenizers put a blank before a text, and what follows is no beginning."""
+        ids = self._tokenizer.encode(text, add_special_tokens=False)
+        if self._bytes_of(ids) == text.encode():
+            return ids
+        marked = self._tokenizer.encode(MARK + text, add_special_tokens=False)
+        behind = (marked[start:] for start in (1, 2))  # of the mark, perhaps with a blank in front
+        return next((rest for rest in behind if self._bytes_of(rest) == text.encode()), ids)
+
+    def _bytes_of(self, ids: list[int]) -> bytes:
+        return b"".join(map(self._tokenizer.token_bytes, ids))
 
 
 def vocabulary_of(model_dir: Path, eos_ids: Collection[int], size: int) -> LLTokenizer:

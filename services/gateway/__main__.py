@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from contextlib import AbstractAsyncContextManager
 
 from libs.contracts.messages import ServiceStatus
 from libs.runtime import failpoints
@@ -10,14 +11,18 @@ from libs.runtime.config import describe, load_config
 from libs.runtime.logs import get_logger, setup_logs
 from libs.runtime.metrics import ProcessFacts, gather
 from libs.runtime.process import run, stop_signal
+from libs.runtime.quotas import Quotas
 from libs.runtime.ring import Ring, open_ring
 from libs.runtime.status import serve_status
 from libs.runtime.telemetry import telemetry
+from libs.runtime.valkey import Valkey
 from libs.text.model_files import read_model_files
 from libs.text.tokenizer import Tokenizer
 from services.gateway.app import create_app
 from services.gateway.catalog import Catalog, Model
+from services.gateway.charges import Charges
 from services.gateway.config import Config, ModelSettings
+from services.gateway.cors import Cors, parse_origins
 from services.gateway.crowd import Crowd
 from services.gateway.door import Door
 from services.gateway.hub import Hub
@@ -52,6 +57,7 @@ async def main() -> None:
         Bus.connect(
             config.nats_url, service=NAME, user=config.nats_user, password=config.nats_password.get_secret_value()
         ) as bus,
+        shared_counts(config) as valkey,
         stop_signal() as stop,
     ):
         directory = await bus.cells()
@@ -59,15 +65,16 @@ async def main() -> None:
         crowd = Crowd(max_waiting=config.max_waiting, max_wait_s=config.max_wait_s, short_queue=config.short_queue)
         hub = Hub(outbox, metrics, crowd)
         door = Door(bus, directory, outbox, catalog.names)
-        service = build_service(config, catalog, door, hub, metrics, ring)
+        service = build_service(config, catalog, door, hub, metrics, Charges(Quotas(valkey)), ring)
 
         async def scrape(openmetrics: bool) -> str:
             return await gather(bus, metrics.registry, openmetrics=openmetrics)
 
-        metrics.registry.register(ProcessFacts(NAME, config.instance, ring, export, bus=bus.counts))
+        facts = ProcessFacts(NAME, config.instance, ring, export, bus=bus.counts, valkey=valkey.counts)
+        metrics.registry.register(facts)
         texts = TokenizerClient(bus)
         tokens = Tokens(texts, catalog, max_body_bytes=config.max_body_bytes)
-        app = create_app(service, scrape, keys, tokens)
+        app = Cors(create_app(service, scrape, keys, tokens), parse_origins(config.cors_origins))
         rpc = serving_rpc(Inference(service, keys, texts).handler, Inference.name, lambda: door.obstacle, config)
 
         def status() -> ServiceStatus:
@@ -85,6 +92,10 @@ async def main() -> None:
             door.close()
             await hub.drain(config.drain_s)
     log.info("stopped")
+
+
+def shared_counts(config: Config) -> AbstractAsyncContextManager[Valkey]:
+    return Valkey.connect(config.redis_url, user=config.redis_user, password=config.redis_password.get_secret_value())
 
 
 def read_model(settings: ModelSettings, config: Config) -> Model:
@@ -111,7 +122,9 @@ def gather_metrics(catalog: Catalog) -> Metrics:
     return metrics
 
 
-def build_service(config: Config, catalog: Catalog, door: Door, hub: Hub, metrics: Metrics, ring: Ring) -> Service:
+def build_service(
+    config: Config, catalog: Catalog, door: Door, hub: Hub, metrics: Metrics, charges: Charges, ring: Ring
+) -> Service:
     return Service(
         gateway=config.instance,
         door=door,
@@ -120,6 +133,7 @@ def build_service(config: Config, catalog: Catalog, door: Door, hub: Hub, metric
         catalog=catalog,
         max_body_bytes=config.max_body_bytes,
         request_timeout_s=config.request_timeout_s,
+        charges=charges,
         ring=ring,
         sample_key=config.otlp_sample_key.get_secret_value().encode(),
     )

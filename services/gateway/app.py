@@ -13,12 +13,14 @@ from libs.runtime.metrics import OPENMETRICS_TYPE
 from libs.runtime.version import product_version
 from services.gateway import reply
 from services.gateway.auth import Guard
+from services.gateway.catalog import Catalog
 from services.gateway.chat_socket import ChatSocket
 from services.gateway.errors_http import Refused
 from services.gateway.generate import Generate
 from services.gateway.keys import Keys
 from services.gateway.metrics import CONTENT_TYPE
 from services.gateway.models import Models
+from services.gateway.openapi import openapi
 from services.gateway.reply import Receive, Scope, Send
 from services.gateway.service import Service
 from services.gateway.tokens import Tokens
@@ -53,6 +55,7 @@ def create_app(service: Service, scrape: Scrape, keys: Keys, tokens: Tokens) -> 
         Route("/ready", ready),
         Route("/metrics", exposition),
         Route("/version", version),
+        Route("/openapi.json", _fixed(_document(service.catalog))),
         Route("/tokenize", tokens.tokenize, methods=["POST"]),
         Route("/detokenize", tokens.detokenize, methods=["POST"]),
         Route("/tokenizer_info", tokens.info),
@@ -79,6 +82,18 @@ def create_app(service: Service, scrape: Scrape, keys: Keys, tokens: Tokens) -> 
 
 async def version(request: Request) -> Response:
     return _json({"version": product_version()})
+
+
+def _document(catalog: Catalog) -> bytes:
+    names = [name for model in catalog for name in (model.name, *model.aliases)]
+    return openapi([model.limits for model in catalog], names, product_version())
+
+
+def _fixed(document: bytes) -> Callable[[Request], Awaitable[Response]]:
+    async def told(request: Request) -> Response:
+        return Response(document, media_type="application/json")
+
+    return told
 
 
 def _not_routed(error: HTTPException) -> Refused:

@@ -14,6 +14,7 @@ from services.gateway.errors_http import Refused
 from services.gateway.keys import ANYBODY, Caller, Keys
 from services.gateway.reply import Headers, Message, Receive, Scope, Send
 
+METRICS = "/metrics"
 PUBLIC = frozenset({"/health", "/live", "/ready"})
 POLICY = 1008  # close code, RFC 6455
 CALLER = "headrace.caller"  # in a guarded request's scope: its Caller
@@ -42,7 +43,7 @@ class Guard:
 
         try:
             if scope["path"] not in PUBLIC:
-                scope[CALLER] = self._caller(scope["headers"])
+                scope[CALLER] = self._caller(scope["path"], scope["headers"])
             await self._app(scope, receive, sending)
         except HeadraceError as error:
             await reply.error(send, error)
@@ -55,7 +56,7 @@ class Guard:
     async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """What is refused before it is accepted gets an HTTP status from the server: 403."""
         try:
-            scope[CALLER] = self._caller(scope["headers"])
+            scope[CALLER] = self._caller(scope["path"], scope["headers"])
             _check_origin(scope["headers"])
             await self._app(scope, receive, send)
         except HeadraceError as error:
@@ -64,10 +65,12 @@ class Guard:
             log.error("socket_crashed", exc_info=error)
             raise
 
-    def _caller(self, headers: Headers) -> Caller:
+    def _caller(self, path: str, headers: Headers) -> Caller:
         """Raises Unauthorized, Refused."""
         if self._keys.are_needed:
-            return self._keys.bearer(dict(headers).get(b"authorization", b""))
+            caller = self._keys.bearer(dict(headers).get(b"authorization", b""))
+            caller.check_scope("metrics" if path == METRICS else "inference")
+            return caller
         hosts = [_host_name(value.decode("latin-1")) for name, value in headers if name == b"host"]
         if len(hosts) != 1 or not is_loopback(hosts[0]):
             # Without a key, a web page elsewhere must not reach this server through a name that resolves to loopback.
@@ -87,5 +90,6 @@ def _check_origin(headers: Headers) -> None:
 def _host_name(host: str) -> str:
     """The name in a Host header, without its port and an IPv6 address's brackets."""
     if host.startswith("["):
-        return host[1:].partition("]")[0]
+        name, bracket, port = host[1:].partition("]")
+        return name if bracket and (not port or port.startswith(":")) else ""
     return host.rpartition(":")[0] if ":" in host else host

@@ -13,6 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from libs.contracts.errors import HeadraceError, InvalidRequest
 from services.gateway import errors_http, sse
 from services.gateway.generate import origin_of
+from services.gateway.keys import Caller
 from services.gateway.reply import Receive, Scope, Send
 from services.gateway.respond import head_of, source_of
 from services.gateway.server import UNREAD_TIMEOUT_S
@@ -80,7 +81,7 @@ class ChatSocket:
             if service.door.is_shut:
                 await socket.close(RESTARTING)
             return None
-        answering = asyncio.create_task(self._generate(socket, stream))
+        answering = asyncio.create_task(self._generate(socket, stream, origin.caller))
         try:
             next_body = await self._heed(socket, stream, inbox, answering)
         finally:
@@ -119,10 +120,10 @@ class ChatSocket:
                 await _send(socket, errors_http.body_of(InvalidRequest("one request waits already, and no more can")))
         return next_body
 
-    async def _generate(self, socket: WebSocket, stream: Stream) -> None:
+    async def _generate(self, socket: WebSocket, stream: Stream, caller: Caller) -> None:
         """Raises what the request fails with; ClientGone when it was cancelled."""
         async with accounted(self._service, stream):
-            await queue(self._service, stream)
+            await queue(self._service, stream, caller)
             writer: ChunkWriter | None = None
             async for delta in stream.deltas():
                 opening, text_ns = b"", 0

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 from libs.contracts.flow import subject_token
 from libs.runtime.config import ServiceConfig
+from services.gateway.cors import parse_origins
 
 MAX_MODEL_LEN_TOKENS = 1 << 24
 
@@ -36,6 +37,12 @@ class Config(ServiceConfig):
     generation_config: Literal["auto", "off"] = "auto"  # auto: sampling as the model's makers recommend
     api_key: SecretStr = SecretStr("")  # this or keys_path is needed unless host is loopback
     keys_path: Path | None = None  # a file of hashed keys, which `headrace keys` writes
+    cors_origins: str = Field(
+        default="", examples=["https://chat.example"]
+    )  # of other sites' pages that may ask, separated by commas
+    redis_url: str = ""  # where gateways share what keys have used; none: each counts by itself
+    redis_user: str = ""
+    redis_password: SecretStr = SecretStr("")
     otlp_sample_key: SecretStr = SecretStr("")  # a request with it in x-headrace-trace is exported whatever the ratio
     max_body_bytes: int = Field(default=4 << 20, ge=1024, le=64 << 20)
     request_timeout_s: float = Field(default=600.0, gt=0, le=86_400)
@@ -78,6 +85,12 @@ class Config(ServiceConfig):
         if not is_loopback(self.host) and not (self.api_key.get_secret_value() or self.keys_path):
             raise ValueError("API_KEY or KEYS_PATH is required when HOST is not loopback")
         return self
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins_are_origins(cls, listed: str) -> str:
+        parse_origins(listed)
+        return listed
 
 
 def is_loopback(host: str) -> bool:

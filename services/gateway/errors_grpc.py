@@ -24,6 +24,7 @@ STATUS: Final[Mapping[str, StatusCode]] = MappingProxyType(
         "fenced": StatusCode.UNAVAILABLE,
         "worker_lost": StatusCode.UNAVAILABLE,
         "deadline_unreachable": StatusCode.RESOURCE_EXHAUSTED,
+        "rate_limit_exceeded": StatusCode.RESOURCE_EXHAUSTED,
         "deadline_exceeded": StatusCode.DEADLINE_EXCEEDED,
         "poison": StatusCode.INTERNAL,
     }

@@ -11,6 +11,7 @@ import msgspec
 from libs.contracts.errors import HeadraceError
 from services.gateway import sse
 from services.gateway.crowd import Crowded
+from services.gateway.quota_headers import RateLimited, quota_headers
 
 RETRY_AFTER_S = (1.0, 120.0)  # the official client does not come again for longer ones
 SPREAD = (0.75, 1.5)  # of the time that is told, so that not all who were refused come back at once
@@ -34,6 +35,7 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "unsupported_media_type": (415, INVALID),
         "overloaded": (429, "rate_limit_error"),
         "deadline_unreachable": (429, "rate_limit_error"),
+        "rate_limit_exceeded": (429, "rate_limit_error"),
         "unavailable": (503, UNAVAILABLE),
         "fenced": (503, UNAVAILABLE),
         "worker_lost": (503, UNAVAILABLE),
@@ -73,13 +75,15 @@ def headers_of(error: HeadraceError) -> Iterable[tuple[bytes, bytes]]:
         yield b"retry-after-ms", b"%d" % retry_after_ms
     elif status != 408 and not error.retryable:
         yield b"x-should-retry", b"false"
+    if isinstance(error, RateLimited):
+        yield from quota_headers(error.quota)
     if status == 401:
         yield b"www-authenticate", b"Bearer"
 
 
 def _retry_after_s(error: HeadraceError) -> float:
     shortest_s, longest_s = RETRY_AFTER_S
-    wanted_s = error.retry_after_s if isinstance(error, Crowded) else shortest_s
+    wanted_s = error.retry_after_s if isinstance(error, Crowded | RateLimited) else shortest_s
     return min(longest_s, max(shortest_s, wanted_s) * random.uniform(*SPREAD))
 
 

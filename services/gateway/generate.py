@@ -8,6 +8,8 @@ from libs.contracts.errors import HeadraceError
 from services.gateway import reply
 from services.gateway.auth import CALLER
 from services.gateway.body import read_body
+from services.gateway.keys import Caller
+from services.gateway.quota_headers import quota_headers
 from services.gateway.reply import Headers, Receive, Scope, Send
 from services.gateway.respond import respond
 from services.gateway.server import UNREAD_TIMEOUT_S
@@ -53,23 +55,23 @@ class Generate:
         watch = asyncio.create_task(self._watch(streams, receive))
         try:
             with suppress(ClientGone, HeadraceError):  # counted, and the client was told
-                await self._serve(streams, send, (_named(name),))
+                await self._serve(streams, origin.caller, send, (_named(name),))
         finally:
             watch.cancel()
 
-    async def _serve(self, streams: Sequence[Stream], send: Send, headers: Headers) -> None:
+    async def _serve(self, streams: Sequence[Stream], caller: Caller, send: Send, headers: Headers) -> None:
         """Send the request on and answer it."""
         async with AsyncExitStack() as stack:
             for stream in streams:
                 await stack.enter_async_context(accounted(self._service, stream))
             try:
-                for stream in streams:
-                    await queue(self._service, stream)
+                quotas = [await queue(self._service, stream, caller) for stream in streams]
             except HeadraceError as error:
                 await reply.error(send, error, headers)
                 raise
             async with while_read(send, UNREAD_TIMEOUT_S) as sending:
-                await respond(streams, sending, headers)
+                left = quota_headers(quotas[-1]) if quotas[-1] else ()
+                await respond(streams, sending, (*headers, *left))
 
     async def _watch(self, streams: Sequence[Stream], receive: Receive) -> None:
         """Nothing but receive tells that the client left: sending to nobody succeeds."""

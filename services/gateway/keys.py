@@ -11,7 +11,10 @@ from pathlib import Path
 from libs.contracts.errors import ConfigError, Unauthorized
 from libs.contracts.tenancy import DEFAULT_TENANT, FIRST_PRIORITY
 from libs.runtime import api_keys
+from libs.runtime.api_keys import SCOPES, ApiKey, Scope
 from libs.runtime.logs import get_logger
+from libs.runtime.quota import NO_LIMITS, QuotaLimits
+from services.gateway.errors_http import Refused
 
 LOOKED_AT_S = 1.0  # a key that is taken back is good for no longer than this
 
@@ -24,6 +27,14 @@ class Caller:
 
     tenant: str = DEFAULT_TENANT
     first_priority: int = FIRST_PRIORITY  # the lowest, so the earliest, that it may ask for
+    key_id: str = ""  # of a key of the file; no other has limits
+    scopes: tuple[str, ...] = SCOPES
+    limits: QuotaLimits = NO_LIMITS
+
+    def check_scope(self, scope: Scope) -> None:
+        """Raises Refused."""
+        if scope not in self.scopes:
+            raise Refused("forbidden", f"the key lacks the scope {scope}")
 
 
 ANYBODY = Caller()
@@ -59,7 +70,7 @@ class Keys:
         known = self._file.find(key) if self._file is not None else None
         if is_api_key:
             return ANYBODY
-        return None if known is None else Caller(known.tenant, known.first_priority)
+        return None if known is None else _caller_of(known)
 
     def _look(self) -> None:
         """A file that has become unreadable changes nothing: a slip of the pen must not shut everybody out."""
@@ -75,6 +86,11 @@ class Keys:
             log.info("keys_read", keys=len(self._file.keys))
         except ConfigError as error:
             log.error("keys_not_read", reason=error.message)
+
+
+def _caller_of(key: ApiKey) -> Caller:
+    limits = QuotaLimits(key.requests_per_minute, key.tokens_per_minute)
+    return Caller(key.tenant, key.first_priority, key.id, key.scopes, limits)
 
 
 def _digest(key: bytes) -> bytes:

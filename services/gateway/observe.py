@@ -11,6 +11,7 @@ from libs.runtime.tracing import Attribute, Span, is_exported, leaf, start_span,
 from libs.timeline.phases import gateway_phases
 from services.gateway.metrics import Metrics
 from services.gateway.shapes import Usage
+from services.gateway.timing import server_timing
 from services.gateway.validate import ValidRequest
 
 
@@ -42,6 +43,7 @@ class Observer:
         self._first_token_s: float | None = None
         self._last_token_s: float | None = None
         self._deliver: Span | None = None
+        self._accepted_ns = 0
         metrics.max_tokens.observe(request.params.max_tokens)
         self._root = start_span(flow.GATEWAY_REQUEST, attributes=_attributes(request_id, request) | _asked(client))
         self._traceparent = self._root.traceparent or unsampled()
@@ -62,6 +64,15 @@ class Observer:
     def _trace_id(self) -> str:
         parts = self.traceparent.split("-")
         return parts[1] if len(parts) > 1 else ""
+
+    @property
+    def server_timing(self) -> tuple[bytes, bytes]:
+        """The header of this name."""
+        return server_timing(self.record, self._accepted_ns)
+
+    def accepted(self, now_s: float) -> None:
+        """A tokenizer has made a sequence of it."""
+        self._accepted_ns = to_ns(now_s)
 
     def residence(self, traceparent: str) -> None:
         """The request came to a worker whose span is `traceparent`: what it delivers belongs below that."""

@@ -88,7 +88,8 @@ async def _object(streams: Sequence[Stream], send: Send, headers: Headers) -> No
         raise
     for stream in streams:
         stream.observer.told()
-    await reply.whole(send, shapes.whole(head_of(streams[0]), parts, usage_of(streams)), headers=headers)
+    body = shapes.whole(head_of(streams[0]), parts, usage_of(streams))
+    await reply.whole(send, body, headers=(*headers, streams[0].observer.server_timing))
 
 
 def joined(deltas: list[Delta]) -> Delta:
@@ -116,7 +117,7 @@ async def _events(streams: Sequence[Stream], send: Send, headers: Headers) -> No
                 writer = writers[stream.request_id] = ChunkWriter(head_of(first), source_of(stream))
                 opening = writer.first(len(stream.choices), usage)
             if not is_begun:
-                await reply.begin(send, 200, (*reply.EVENTS, *headers))
+                await reply.begin(send, 200, (*reply.EVENTS, *headers, stream.observer.server_timing))
             await reply.part(send, opening + writer.delta(numbered(streams, stream, delta), usage))
             if text_ns:
                 stream.observer.wrote(text_ns)

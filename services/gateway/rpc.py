@@ -85,11 +85,13 @@ class Inference:
         raise AssertionError("abort raises")
 
     def _caller(self, context: Context) -> Caller:
-        """Raises Unauthorized."""
+        """Raises Unauthorized, Refused."""
         try:
-            return self._keys.bearer(_metadata(context, "authorization").encode())
+            caller = self._keys.bearer(_metadata(context, "authorization").encode())
         except Unauthorized:
             raise Unauthorized("a valid API key is needed: metadata authorization: Bearer KEY") from None
+        caller.check_scope("inference")
+        return caller
 
     async def _generate(self, payload: bytes, caller: Caller, context: Context) -> bytes:
         async with self._opened(payload, caller, context, stream=False) as stream:
@@ -135,7 +137,7 @@ class Inference:
         request_id = new_request_id(kind)
         opened = open_stream(service, kind, body, request_id, origin)
         async with accounted(service, opened):
-            await queue(service, opened)
+            await queue(service, opened, caller)
             name = opened.request.client_id or request_id
             await context.send_initial_metadata((("x-request-id", name),))
             yield opened

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from libs.contracts.errors import InvalidRequest
+from services.gateway.json_depth import MAX_DEPTH, is_too_deep
 
 ABSENT = Raw(b"null")
 LONGEST_NEUTRAL_BYTES = 64
@@ -219,6 +220,8 @@ def is_neutral(raw: Raw, values: tuple[Any, ...]) -> bool:
 
 def decode(kind: type[B], payload: bytes) -> B:
     """The body in `payload`. Raises InvalidRequest that names the field at fault, when one is."""
+    if is_too_deep(payload):
+        raise InvalidRequest(f"the body is nested more than {MAX_DEPTH} levels deep")
     try:
         return msgspec.json.decode(payload, type=kind)
     except msgspec.ValidationError as error:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from libs.contracts.errors import HeadraceError, InvalidRequest
 from libs.runtime.logs import get_logger
+from libs.runtime.quota import Quota
 from libs.runtime.ring import OFF, Ring
 from services.gateway.catalog import Catalog
+from services.gateway.charges import Charges
 from services.gateway.crowd import Standing
 from services.gateway.door import Door
 from services.gateway.hub import Hub
@@ -38,6 +40,7 @@ class Service:
     catalog: Catalog
     max_body_bytes: int
     request_timeout_s: float
+    charges: Charges
     ring: Ring = OFF
     sample_key: bytes = b""  # whoever sends it has the trace exported; empty: nobody
 
@@ -106,14 +109,19 @@ def _opened(service: Service, request: ValidRequest, request_id: str, origin: Or
     return stream
 
 
-async def queue(service: Service, stream: Stream) -> None:
-    """Send the request on. Raises Overloaded, Unavailable, Refused."""
+async def queue(service: Service, stream: Stream, caller: Caller) -> Quota | None:
+    """Send the request on; what it leaves of its key's quota, if that has one.
+
+    Raises RateLimited, Overloaded, Unavailable, Refused.
+    """
     try:
+        quota = await service.charges.take(stream, caller)
         await service.hub.send(stream)
     except HeadraceError:
         service.metrics.of(stream.request.model).rejections.inc()
         raise
     stream.observer.record.queued_ns = time.monotonic_ns()
+    return quota
 
 
 @asynccontextmanager
@@ -131,6 +139,7 @@ async def accounted(service: Service, stream: Stream) -> AsyncIterator[None]:
         raise
     finally:
         service.hub.abandon(stream, ClientGone())
+        service.charges.settle(stream)
         usage, now_s = stream.usage, asyncio.get_running_loop().time()
         stream.observer.end(outcome, usage, now_s, error=code)
         log.info(

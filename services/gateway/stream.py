@@ -107,6 +107,7 @@ class Stream:
     def on_accepted(self, accepted: Accepted, now_s: float) -> None:
         if self.accepted is None:
             self.accepted = accepted
+            self.observer.accepted(now_s)
             self._in_cell(accepted.cell, now_s)
             if self.phase is Phase.SENT:
                 self.phase = Phase.ACCEPTED

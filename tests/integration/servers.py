@@ -14,7 +14,7 @@ from pathlib import Path
 
 from libs.contracts import flow
 from libs.runtime.bus import Bus
-from libs.runtime.prefix_library import MEMORY_SETTINGS, acl_lines
+from libs.runtime.prefix_library import MEMORY_SETTINGS, USERS, acl_lines
 
 READY_S = 10.0
 MAX_PAYLOAD_BYTES = 8 << 20
@@ -82,7 +82,7 @@ class ValkeyServer:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "valkey.sock"
         self.url = f"unix://{self._path}"
-        self.passwords = {user: secrets.token_hex(8) for user in ("tokenizer", "scheduler", "supervisor")}
+        self.passwords = {user: secrets.token_hex(8) for user in USERS}
         acl = folder / "users.acl"
         acl.write_text("\n".join(acl_lines(self.passwords)) + "\n")
         settings = ["port 0", f"unixsocket {self._path}", f"dir {folder}", 'save ""', "appendonly no"]

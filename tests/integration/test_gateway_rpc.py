@@ -118,12 +118,16 @@ async def test_a_chat_and_a_completion_come_whole(doors: Doors) -> None:
 async def test_tokens_stream_as_they_come_and_a_cancelled_call_is_cancelled(doors: Doors) -> None:
     """A chunk is here before the next token is generated; then the client cancels."""
     async with doors.dialled() as client:
-        call = client.stream(GenerateRequest(MODEL, prompt="x", max_tokens=200))
+        call = client.stream(GenerateRequest(MODEL, prompt="x", max_tokens=200, logprobs=2, request_id="mine"))
         request = await doors.stack.accepted()
+        assert dict(await call.initial_metadata())["x-request-id"] == "mine" and request.params.logprobs == 2
         for position, text in enumerate("abc"):
-            await doors.stack.backend.tokens(request, position, ids_of(text))
+            told: dict[str, Any] = {"logprobs": (-0.5,), "top_ids": (7, position), "top_logprobs": (-0.25, -1.0)}
+            await doors.stack.backend.tokens(request, position, ids_of(text), **told)
             chunk = await asyncio.wait_for(call.read(), 10)
             assert (chunk.delta.text, chunk.usage.completion_tokens) == (text, position + 1)
+            delta = chunk.delta
+            assert {name: getattr(delta, name) for name in told} == told
         call.cancel()
 
         cancel = await asyncio.wait_for(doors.stack.backend.told(Cancel), 2)

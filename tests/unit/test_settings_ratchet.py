@@ -65,6 +65,10 @@ SETTINGS = {
         "max_choices",
         "max_connections",
         "max_model_len",
+        "cors_origins",
+        "redis_url",
+        "redis_user",
+        "redis_password",
     },
     "tokenizer": {
         "model_dir",

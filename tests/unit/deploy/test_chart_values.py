@@ -196,7 +196,7 @@ def sample(name: str, spec: Mapping[str, Any]) -> Any:
         "integer": int(spec.get("minimum", 1)),
         "number": spec.get("minimum", spec.get("exclusiveMinimum", 0) + 0.5),
     }
-    return {**numbers, "boolean": False, "string": name}[spec["type"]]
+    return {**numbers, "boolean": False, "string": spec.get("examples", [name])[0]}[spec["type"]]
 
 
 def in_plain(variables: Mapping[str, str]) -> dict[str, str]:

@@ -13,10 +13,13 @@ from libs.contracts import codec
 from libs.contracts.messages import Request
 from libs.runtime.cells import CellDirectory
 from libs.runtime.metrics import expose
+from libs.runtime.quotas import Quotas
 from libs.runtime.ring import Ring
+from libs.runtime.valkey import Valkey
 from services.gateway.app import create_app
 from services.gateway.auth import Guard
 from services.gateway.catalog import Catalog, Model
+from services.gateway.charges import Charges
 from services.gateway.crowd import Crowd
 from services.gateway.door import Door
 from services.gateway.hub import Hub
@@ -95,6 +98,7 @@ async def running_gateway(
         catalog=catalog,
         max_body_bytes=MAX_BODY_BYTES,
         request_timeout_s=request_timeout_s,
+        charges=Charges(Quotas(Valkey(None))),
         ring=Ring(lambda: None),
         sample_key=SAMPLE_KEY.encode(),
     )

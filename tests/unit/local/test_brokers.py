@@ -5,6 +5,7 @@ from pathlib import Path
 
 from deploy.broker_config import nats_config, valkey_config, valkey_on_socket
 from libs.contracts import flow
+from libs.runtime.prefix_library import USERS
 
 
 def test_each_nats_user_may_do_what_the_flow_allows() -> None:
@@ -28,7 +29,7 @@ def test_nats_listens_on_loopback_alone() -> None:
 
 def test_valkey_keeps_nothing_and_opens_no_port() -> None:
     """A private socket, no persistence, and no password in clear."""
-    passwords = {"tokenizer": "tok-password", "scheduler": "sch-password", "supervisor": "sup-password"}
+    passwords = {user: f"{user}-password" for user in USERS}
     config = valkey_config(valkey_on_socket(Path("/run/h/valkey.sock")), Path("/run/h"), passwords)
 
     lines = config.splitlines()

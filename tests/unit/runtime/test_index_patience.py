@@ -6,6 +6,7 @@ from typing import cast
 from redis.asyncio import Redis
 
 from libs.runtime.prefix_index import BREAKER_FAILURES, LOOKUP_TIMEOUT_S, PrefixIndex
+from libs.runtime.valkey import Valkey
 from tests.fakes.virtual_loop import VirtualLoop
 
 
@@ -20,7 +21,7 @@ def test_a_silent_index_costs_each_lookup_its_limit_and_after_a_few_nothing() ->
     """The bound on a first token: 50 ms, and none of it once the circuit is open."""
 
     async def waits_s() -> list[float]:
-        index, loop, waits = PrefixIndex(cast(Redis, Silent())), asyncio.get_running_loop(), []
+        index, loop, waits = PrefixIndex(Valkey(cast(Redis, Silent()))), asyncio.get_running_loop(), []
         for _ in range(BREAKER_FAILURES + 4):
             started_s = loop.time()
             assert await index.lookup([b"block"]) == {}

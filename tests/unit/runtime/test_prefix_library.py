@@ -2,7 +2,7 @@
 
 from libs.runtime.prefix_library import acl_lines
 
-PASSWORDS = {"tokenizer": "t-secret", "scheduler": "s-secret", "supervisor": "v-secret"}
+PASSWORDS = {"tokenizer": "t-secret", "scheduler": "s-secret", "supervisor": "v-secret", "gateway": "g-secret"}
 
 
 def test_rules_hold_no_password_and_switch_the_default_user_off() -> None:
