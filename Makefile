@@ -35,7 +35,7 @@ survival: $(VENV)/tests model kernels  ## kill every process three times under t
 
 nightly: $(VENV)/tests model kernels  ## what `make test` leaves out; a test timeout would be in its way
 	$(BIN)/python -m pytest tests/kernels tests/unit/engine tests/chaos/test_matrix.py tests/integration/test_partitions.py tests/unit/scheduler/test_replay.py --whole --timeout 0
-	$(BIN)/python -m pytest tests/e2e/test_beam_search.py tests/e2e/test_chart_pods.py tests/e2e/test_choices.py tests/e2e/test_exact_batches.py tests/e2e/test_goldens.py tests/e2e/test_log_probabilities.py tests/e2e/test_memory_starved.py tests/e2e/test_survival.py --whole --timeout 0
+	$(BIN)/python -m pytest -m whole --whole --timeout 0
 	$(BIN)/python -m pytest tests/model --hypothesis-profile nightly --timeout 0
 
 lint: $(VENV)/tests  ## format, rules, types, import contracts

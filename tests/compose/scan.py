@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from libs.contracts.flow import PERMISSIONS
+from libs.runtime.prefix_library import USERS as INDEX_USERS
 from tests.compose.engine import output
 from tests.compose.project import Project, service_of
 
@@ -68,7 +69,7 @@ def _engines(place: str) -> bool:
 def _of_brokers(project: Project, secrets: Path) -> list[str]:
     orders = {
         "nats": {user: (secrets / f"nats_{user}").read_text() for user in PERMISSIONS},
-        "index": {user: (secrets / f"index_{user}").read_text() for user in ("tokenizer", "scheduler", "supervisor")},
+        "index": {user: (secrets / f"index_{user}").read_text() for user in INDEX_USERS},
     }
     image = project.containers("scheduler")[0]["Image"]
     code = Path(__file__).with_name("intruder.py").read_text()

@@ -42,7 +42,7 @@ async def ids_of(stack: Stack, body: dict[str, Any]) -> list[int]:
 
 @pytest.mark.parametrize(
     "layout",
-    ["hybrid", pytest.param("disaggregated", marks=pytest.mark.whole), "two of each"],
+    [*(pytest.param(role, marks=pytest.mark.whole) for role in ("hybrid", "disaggregated")), "two of each"],
     ids=lambda name: name.replace(" ", "-"),
 )
 async def test_24_requests_at_once_get_the_tokens_of_each_alone(stack: StackFactory, layout: str) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 from cli.models import cache_root
 from libs.contracts.kv_layout import blocks_for
 from libs.contracts.messages import SamplingParams
-from libs.engine.engine import Engine
 from libs.engine.gguf_convert import ensure_default_model
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 from tests.engines import FAMILIES, opened, settled
@@ -25,7 +24,14 @@ BLOCK_TOKENS = 16
 CHUNK_TOKENS = 200  # not a multiple of the block or of an attention piece
 TOLERANCE = {"float32": 1e-3, "bfloat16": 2e-2}
 
-Case = TypeVar("Case")
+
+def cases_of(*dtypes: str) -> list[Any]:
+    """The torch fallback takes minutes for all goldens, and has tests/kernels to stand by: that is left to --whole."""
+    return [
+        pytest.param((family, dtype), id=f"{family}-{dtype}", marks=[pytest.mark.whole] if (family == "torch") else [])
+        for dtype in dtypes
+        for family in FAMILIES
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +41,6 @@ def engine(request: pytest.FixtureRequest) -> Any:
     longest = max(len(prompt["prompt_ids"]) + len(prompt["output_ids"]) for prompt in GREEDY["prompts"])
     blocks = len(GREEDY["prompts"]) * blocks_for(longest, BLOCK_TOKENS)
     return opened(kernels, model_dir, dtype, blocks=blocks, threads=2, packed_dir=cache_root() / "packed").engine
-
-
-def affordable(cases: list[Case], share: int, engine: Any, config: pytest.Config) -> list[Case]:
-    """All for native kernels; for the torch fallback, which takes minutes for all, one of `share` unless --whole."""
-    return cases[:: share if isinstance(engine, Engine) and not config.getoption("--whole") else 1]
 
 
 def block_tables(prompts: list[dict[str, Any]]) -> list[range]:
@@ -67,10 +68,10 @@ def prefill(engine: Any, ids: list[int], table: range) -> int:
     return drawn[0].token_id
 
 
-@pytest.mark.parametrize("engine", [(family, "float32") for family in FAMILIES], indirect=True, ids="-".join)
-def test_greedy_ids_are_the_librarys(engine: Any, pytestconfig: pytest.Config) -> None:
+@pytest.mark.parametrize("engine", cases_of("float32"), indirect=True)
+def test_greedy_ids_are_the_librarys(engine: Any) -> None:
     """Prompts prefilled in chunks and decoded together give the golden ids, where the golden gaps are wide enough."""
-    prompts = affordable(GREEDY["prompts"], 6, engine, pytestconfig)
+    prompts = GREEDY["prompts"]
     tables = block_tables(prompts)
     outputs = [[prefill(engine, p["prompt_ids"], table)] for p, table in zip(prompts, tables, strict=True)]
 
@@ -88,15 +89,13 @@ def test_greedy_ids_are_the_librarys(engine: Any, pytestconfig: pytest.Config) -
     }
 
 
-@pytest.mark.parametrize(
-    "engine", [(family, dtype) for dtype in TOLERANCE for family in FAMILIES], indirect=True, ids="-".join
-)
-def test_logits_are_the_librarys(engine: Any, pytestconfig: pytest.Config) -> None:
+@pytest.mark.parametrize("engine", cases_of(*TOLERANCE), indirect=True)
+def test_logits_are_the_librarys(engine: Any) -> None:
     """The recorded logits differ by less than the class's tolerance, relative to their norm."""
     prompts = {prompt["name"]: prompt for prompt in GREEDY["prompts"]}
     gaps = {}
     keys = sorted(key.removesuffix(".ids") for key in LOGITS if key.endswith(".ids"))
-    for key in affordable(keys, 3, engine, pytestconfig):
+    for key in keys:
         name, step = key.rsplit(".", 1)
         ids = prompts[name]["prompt_ids"] + prompts[name]["output_ids"][: int(step)]
         table = range(blocks_for(len(ids), BLOCK_TOKENS))

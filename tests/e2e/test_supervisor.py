@@ -85,7 +85,7 @@ def test_nothing_secret_is_in_an_argument(hybrid: Stack) -> None:
     tree = psutil.Process(hybrid.process.pid)
     lines = [" ".join(process.cmdline()) for process in [tree, *tree.children(recursive=True)]]
 
-    assert len(lines) == 1 + len(SERVICES) + len(BROKERS)
+    assert len(lines) >= 1 + len(SERVICES) + len(BROKERS)
     assert not any(hybrid.state().nats_password in line for line in lines)
 
 

@@ -15,18 +15,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 MOMENTS = int(os.environ.get("HR_SURVIVAL_MOMENTS", "1"))
 LONGEST_STALL_S = 3.0
 SERVICES = ("decode_worker", "prefill_worker", "tokenizer", "scheduler", "nats", "valkey")
-BY_ROLE = {"hybrid": ("decode_worker", "scheduler"), "disaggregated": SERVICES}  # without --whole
 
 
-@pytest.mark.parametrize("role", BY_ROLE)
-async def test_streams_survive_the_death_of_any_process(
-    stack: StackFactory, role: str, pytestconfig: pytest.Config
-) -> None:
+@pytest.mark.parametrize("role", [pytest.param("hybrid", marks=pytest.mark.whole), "disaggregated"])
+async def test_streams_survive_the_death_of_any_process(stack: StackFactory, role: str) -> None:
     """Ids, text, usage and reasons of the undisturbed run; nobody waits for long, and no block is lost."""
     running = stack(role=role, dtype="float32", decode=2)
     load, answers = await undisturbed(running)
     stalls = {}
-    for service in SERVICES if pytestconfig.getoption("--whole") else BY_ROLE[role]:
+    for service in SERVICES:
         for moment in range(MOMENTS):
             history = await disturbed(running, service, load, answers)
             stalls[f"{service} {moment}"] = round(stall_s(history), 2)

@@ -55,7 +55,7 @@ def has_shared_boundaries(leaves: tuple[Leaf, ...]) -> bool:
     return all(one.end_ns <= other.start_ns for one, other in pairwise(leaves))
 
 
-@pytest.mark.parametrize("role", ["hybrid", "disaggregated"])
+@pytest.mark.parametrize("role", [pytest.param("hybrid", marks=pytest.mark.whole), "disaggregated"])
 async def test_the_time_of_every_request_under_load_is_explained(stack: StackFactory, role: str) -> None:
     """98 % of the time to the first token and of all time lies in leaves, 95 % of decoding in steps and waits."""
     running = stack(role=role)

@@ -25,7 +25,7 @@ def edges(spans: list[SeenSpan]) -> set[tuple[str | None, str]]:
     return {(names[span.parent_id] if span.parent_id else None, span.name) for span in spans}
 
 
-@pytest.mark.parametrize("role", ["hybrid", "disaggregated"])
+@pytest.mark.parametrize("role", [pytest.param("hybrid", marks=pytest.mark.whole), "disaggregated"])
 async def test_a_request_shows_exactly_the_edges_of_the_flow(stack: StackFactory, role: str) -> None:
     """Every hop once, under the one that caused it, with its phases; when the collector stalls, nothing changes."""
     with collector() as seen:

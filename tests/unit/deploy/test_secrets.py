@@ -7,6 +7,7 @@ import pytest
 
 from deploy.secrets import draw, write
 from libs.contracts.flow import PERMISSIONS
+from libs.runtime.prefix_library import USERS
 
 
 def test_each_user_has_a_password_that_its_broker_knows() -> None:
@@ -15,7 +16,7 @@ def test_each_user_has_a_password_that_its_broker_knows() -> None:
     users = {user["user"]: user["password"] for user in json.loads(drawn["nats.conf"])["authorization"]["users"]}
 
     assert users == {user: drawn[f"nats_{user}"] for user in PERMISSIONS}
-    assert not any(drawn[f"index_{user}"] in drawn["valkey.conf"] for user in ("tokenizer", "scheduler", "supervisor"))
+    assert not any(drawn[f"index_{user}"] in drawn["valkey.conf"] for user in USERS)
     alone = [value for name, value in drawn.items() if not name.endswith(".conf")]
     assert len({*alone, *draw().values()}) == len(alone) + len(drawn)
 
