@@ -17,3 +17,4 @@ LATER: Final = MappingProxyType(  # features of later work: answered by a clean 
 
 PENDING: Final = MappingProxyType(dict[str, str]())  # fail today, each with its reason
 WHOLE: Final = frozenset({"B164", *(name for name, stage in STAGE_OF.items() if stage == OPS)})  # only with --whole
+ALONE: Final = frozenset({"B127", "B176", "B177"})  # count what others would add to, or find what they left

@@ -99,8 +99,10 @@ async def test_idle_slow_and_unread_connections_cost_little(stack: Stack, capsys
     for _, writer in heads:
         writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
     with_idle = _resident_bytes(stack) - before
-    readers = [await _unread(stack, port) for _ in range(SLOW_READERS)]
-    requests = [await stack.accepted() for _ in readers]
+    readers, requests = [], []
+    for _ in range(SLOW_READERS):
+        readers.append(await _unread(stack, port))
+        requests.append(await stack.accepted())
     for position in range(200):
         for request in requests:
             await stack.backend.tokens(request, position, ids_of("a"))
