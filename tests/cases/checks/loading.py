@@ -46,6 +46,7 @@ def _check_odds(model_dir: Path, expected: list[float]) -> None:
     for kernels in ("torch", *supported_levels()):
         engine = opened(kernels, model_dir, blocks=1).engine
         (sampled,) = engine.step([StepRow(PROMPT, 0, [0], None, (), PROMPT[1:], 0)])
+        assert sampled is not None and sampled.scores is not None
         assert list(sampled.scores.logprobs) == pytest.approx(expected, abs=1e-4)
 
 

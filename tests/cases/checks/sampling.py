@@ -7,7 +7,7 @@ from typing import Any
 from tests.cases.play import Play
 from tests.cases.reference import greedy_ids
 
-TOKENS = 24
+TOKENS, LEAST = 24, 8  # compared, unless two ids are as good as each other before
 
 
 async def b041(play: Play) -> None:
@@ -64,12 +64,12 @@ async def b061(play: Play) -> None:
     plain, presence, frequency, _ = await play.play()
     assert plain.text == presence.text == frequency.text
     assert plain.lists == presence.lists == frequency.lists
-    penalties = ({}, {"presence": 2.0}, {"frequency": 2.0}, {"repetition": 1.8})
+    penalties: tuple[dict[str, float], ...] = ({}, {"presence": 2.0}, {"frequency": 2.0}, {"repetition": 1.8})
     answers = [await _ids_of(play, index, penalty) for index, penalty in enumerate(penalties)]
     assert len({answer[0] for answer in answers[:3]}) == 1
     two = [play.stage.ids(" Paris")[0], 9]
-    forced = [await _ids_of(play, index, penalty, allowed=two) for index, penalty in enumerate(penalties)]
-    assert set(forced[2]) == set(two) != set(forced[0]), "what is there often enough gives way"
+    unbound, frequent = [await _ids_of(play, index, penalties[index], allowed=two) for index in (0, 2)]
+    assert set(frequent) == set(two) and frequent != unbound, "what is there often enough gives way"
 
 
 async def b063(play: Play) -> None:
@@ -89,5 +89,6 @@ async def _ids_of(
     (choice,) = reply.choices()
     ids: list[int] = choice["token_ids"]
     model_dir, prompt_ids = play.stage.model_dir, choice["prompt_token_ids"]
-    assert ids == await asyncio.to_thread(greedy_ids, model_dir, prompt_ids, TOKENS, allowed=allowed, **penalty)
+    expected = await asyncio.to_thread(greedy_ids, model_dir, prompt_ids, TOKENS, allowed=allowed, **penalty)
+    assert len(expected) >= LEAST and ids[: len(expected)] == expected
     return ids
