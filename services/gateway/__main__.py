@@ -48,7 +48,7 @@ async def main() -> None:
     setup_logs(config.log_level, config.log_format, service=NAME, instance=config.instance)
     failpoints.arm(config.failpoints, config.failpoints_file, config.instance)
     log.info("starting", **describe(config))
-    keys = Keys(config.api_key.get_secret_value(), config.keys_path)
+    keys = Keys(config.api_key.get_secret_value(), config.keys_path, wrong_keys=config.wrong_keys)
     catalog = Catalog([read_model(one, config) for one in config.models])
     metrics = gather_metrics(catalog)
     async with (

@@ -43,7 +43,7 @@ class Guard:
 
         try:
             if scope["path"] not in PUBLIC:
-                scope[CALLER] = self._caller(scope["path"], scope["headers"])
+                scope[CALLER] = self._caller(scope)
             await self._app(scope, receive, sending)
         except HeadraceError as error:
             await reply.error(send, error)
@@ -56,7 +56,7 @@ class Guard:
     async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """What is refused before it is accepted gets an HTTP status from the server: 403."""
         try:
-            scope[CALLER] = self._caller(scope["path"], scope["headers"])
+            scope[CALLER] = self._caller(scope)
             _check_origin(scope["headers"])
             await self._app(scope, receive, send)
         except HeadraceError as error:
@@ -65,11 +65,13 @@ class Guard:
             log.error("socket_crashed", exc_info=error)
             raise
 
-    def _caller(self, path: str, headers: Headers) -> Caller:
-        """Raises Unauthorized, Refused."""
+    def _caller(self, scope: Scope) -> Caller:
+        """Raises Unauthorized, Barred, Refused."""
+        headers: Headers = scope["headers"]
         if self._keys.are_needed:
-            caller = self._keys.bearer(dict(headers).get(b"authorization", b""))
-            caller.check_scope("metrics" if path == METRICS else "inference")
+            address, _ = scope.get("client") or ("", 0)
+            caller = self._keys.bearer(dict(headers).get(b"authorization", b""), address)
+            caller.check_scope("metrics" if scope["path"] == METRICS else "inference")
             return caller
         hosts = [_host_name(value.decode("latin-1")) for name, value in headers if name == b"host"]
         if len(hosts) != 1 or not is_loopback(hosts[0]):

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 from libs.contracts.flow import subject_token
 from libs.runtime.config import ServiceConfig
+from services.gateway.backoff import WRONG_KEYS
 from services.gateway.cors import parse_origins
 
 MAX_MODEL_LEN_TOKENS = 1 << 24
@@ -37,6 +38,7 @@ class Config(ServiceConfig):
     generation_config: Literal["auto", "off"] = "auto"  # auto: sampling as the model's makers recommend
     api_key: SecretStr = SecretStr("")  # this or keys_path is needed unless host is loopback
     keys_path: Path | None = None  # a file of hashed keys, which `headrace keys` writes
+    wrong_keys: int = Field(default=WRONG_KEYS, ge=0)  # of one address, before it must wait; 0: it never must
     cors_origins: str = Field(
         default="", examples=["https://chat.example"]
     )  # of other sites' pages that may ask, separated by commas

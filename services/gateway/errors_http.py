@@ -10,6 +10,7 @@ import msgspec
 
 from libs.contracts.errors import HeadraceError
 from services.gateway import sse
+from services.gateway.backoff import Barred
 from services.gateway.crowd import Crowded
 from services.gateway.quota_headers import RateLimited, quota_headers
 
@@ -83,7 +84,7 @@ def headers_of(error: HeadraceError) -> Iterable[tuple[bytes, bytes]]:
 
 def _retry_after_s(error: HeadraceError) -> float:
     shortest_s, longest_s = RETRY_AFTER_S
-    wanted_s = error.retry_after_s if isinstance(error, Crowded | RateLimited) else shortest_s
+    wanted_s = error.retry_after_s if isinstance(error, Barred | Crowded | RateLimited) else shortest_s
     return min(longest_s, max(shortest_s, wanted_s) * random.uniform(*SPREAD))
 
 

@@ -14,9 +14,11 @@ from libs.runtime import api_keys
 from libs.runtime.api_keys import SCOPES, ApiKey, Scope
 from libs.runtime.logs import get_logger
 from libs.runtime.quota import NO_LIMITS, QuotaLimits
+from services.gateway.backoff import WRONG_KEYS, Backoff
 from services.gateway.errors_http import Refused
 
 LOOKED_AT_S = 1.0  # a key that is taken back is good for no longer than this
+NEEDED = "a valid API key is needed: Authorization: Bearer KEY"
 
 log = get_logger("gateway")
 
@@ -43,7 +45,15 @@ ANYBODY = Caller()
 class Keys:
     """`api_key` "" and `path` None: no key is needed. Raises ConfigError for a file that cannot be read."""
 
-    def __init__(self, api_key: str = "", path: Path | None = None, clock_s: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        api_key: str = "",
+        path: Path | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+        *,
+        wrong_keys: int = WRONG_KEYS,
+    ):
+        self._backoff = Backoff(wrong_keys)
         self._api_digest = _digest(api_key.encode()) if api_key else b""
         self._path, self._clock_s = path, clock_s
         self._looked_s, self._stamp = clock_s(), _stamp(path)
@@ -53,14 +63,24 @@ class Keys:
     def are_needed(self) -> bool:
         return bool(self._api_digest) or self._path is not None
 
-    def bearer(self, authorization: bytes) -> Caller:
-        """Who sends this Authorization. Raises Unauthorized; where no key is needed, anybody may."""
+    def bearer(self, authorization: bytes, address: str = "") -> Caller:
+        """Who sends this Authorization from there. Raises Unauthorized, Barred; where no key is needed, anybody may.
+
+        Who sends no key at all guesses none, and is never barred.
+        """
         if not self.are_needed:
             return ANYBODY
         scheme, _, key = authorization.partition(b" ")
+        if scheme.lower() != b"bearer" or not key:
+            raise Unauthorized(NEEDED)
+        digest, now_s = _digest(key), self._clock_s()
+        self._backoff.check(address, digest, now_s)
         caller = self.caller(key)
-        if scheme.lower() != b"bearer" or caller is None:
-            raise Unauthorized("a valid API key is needed: Authorization: Bearer KEY")
+        if caller is None:
+            if self._backoff.was_wrong(address, now_s):
+                log.warning("address_barred", address=address)
+            raise Unauthorized(NEEDED)
+        self._backoff.was_right(address, digest)
         return caller
 
     def caller(self, key: bytes) -> Caller | None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import grpc
 import grpc.aio
@@ -85,9 +86,9 @@ class Inference:
         raise AssertionError("abort raises")
 
     def _caller(self, context: Context) -> Caller:
-        """Raises Unauthorized, Refused."""
+        """Raises Unauthorized, Barred, Refused."""
         try:
-            caller = self._keys.bearer(_metadata(context, "authorization").encode())
+            caller = self._keys.bearer(_metadata(context, "authorization").encode(), _address(context.peer()))
         except Unauthorized:
             raise Unauthorized("a valid API key is needed: metadata authorization: Bearer KEY") from None
         caller.check_scope("inference")
@@ -148,6 +149,12 @@ def _metadata(context: Context, name: str) -> str:
     found: Iterable[tuple[str, str | bytes]] = context.invocation_metadata() or ()
     value = dict(found).get(name, "")
     return value if isinstance(value, str) else ""
+
+
+def _address(peer: str) -> str:
+    """Of `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000` the address alone."""
+    kind, _, rest = unquote(peer).partition(":")
+    return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else peer
 
 
 def _text(delta: Delta) -> GeneratedText:

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
@@ -28,6 +29,7 @@ from libs.contracts.messages import (
     TokenizeRequest,
     TokenizeResponse,
 )
+from services.gateway.backoff import WRONG_KEYS
 from services.gateway.rpc import Inference
 from tests.fakes.collector import Collector
 from tests.integration.gateway_stage import KEY, MAX_MODEL_LEN, Stack, gateway_stage, ids_of
@@ -164,6 +166,22 @@ async def test_errors_are_statuses_with_code_and_field(doors: Doors) -> None:
         async with doors.dialled(metadata=metadata) as stranger:
             listed = stranger.call("ListModels", ListModelsRequest(), ListModelsResponse)
             assert (await status_of(listed))[0] is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_guesses_over_http_and_grpc_count_together(doors: Doors) -> None:
+    """From one address; whose key was right from there before goes on, and a wrong one hears when to come again."""
+    guess = (("authorization", "Bearer wrong"),)
+    async with doors.dialled() as client, doors.dialled(metadata=guess) as guesser:
+        await client.call("ListModels", ListModelsRequest(), ListModelsResponse)
+        for _ in range(WRONG_KEYS):
+            listed = guesser.call("ListModels", ListModelsRequest(), ListModelsResponse)
+            assert (await status_of(listed))[0] is grpc.StatusCode.UNAUTHENTICATED
+        headers = {"authorization": "Bearer wrong"}
+        async with httpx.AsyncClient(base_url=doors.stack.base_url) as http:
+            assert [(await http.get("/v1/models", headers=headers)).status_code for _ in range(2)] == [401, 429]
+        code, told = await status_of(guesser.call("ListModels", ListModelsRequest(), ListModelsResponse))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED and int(told["grpc-retry-pushback-ms"]) >= 1000
+        await client.call("ListModels", ListModelsRequest(), ListModelsResponse)
 
 
 async def test_models_and_ids_are_told(doors: Doors) -> None:

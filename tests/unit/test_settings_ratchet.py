@@ -66,6 +66,7 @@ SETTINGS = {
         "max_connections",
         "max_model_len",
         "cors_origins",
+        "wrong_keys",
         "redis_url",
         "redis_user",
         "redis_password",
