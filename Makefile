@@ -3,7 +3,7 @@
 
 PYTHON ?= python3           # 3.11 or newer, with venv; used once, to make the environment
 PIP_ARGS ?=                 # for every pip install, e.g. an index that has the CPU build of torch
-KERNELS ?=                  # for the native kernels: --all builds every instruction level, for an image
+KERNELS ?=                  # for the native kernels: --all builds every instruction level, for an image; others when needed
 ARGS ?=                     # for `make up` and the benches: make up ARGS="--port 0 --role disaggregated"
 PEERS ?= llama.cpp,vllm,transformers
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
@@ -23,6 +23,7 @@ CODE := services libs kernels protos cli deploy bench tests
 up: $(VENV)/runs kernels  ## serve the default model until Ctrl-C
 	@$(BIN)/headrace up $(strip $(ARGS))
 
+test: KERNELS += --also avx2
 test: $(VENV)/tests model kernels  ## all tests, several at once where that disturbs nothing
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto  # hundreds of processes start: none compiles our code again
 

@@ -146,10 +146,13 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="kernels.native.build", description="compile the CPU kernels")
-    parser.add_argument("--all", action="store_true", help="every level, not only those that this processor runs")
+    parser.add_argument("--all", action="store_true", help="every level, not only the best that this processor runs")
+    parser.add_argument("--also", metavar="LEVEL", default="", help="and this one, where the processor runs it")
     arguments = parser.parse_args()
+    best, *others = supported_levels()
+    chosen = (best, *(level for level in others if level == arguments.also))
     try:
-        built = build(tuple(LEVELS) if arguments.all else ())
+        built = build(tuple(LEVELS) if arguments.all else chosen)
     except NoCompiler as error:
         sys.stderr.write(f"the native kernels are not built: {error}. The torch reference serves instead, slower.\n")
         return 0

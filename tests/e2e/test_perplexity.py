@@ -13,7 +13,7 @@ from libs.engine.rows import StepRow
 from libs.text.tokenizer import Tokenizer
 from tests.engines import opened, settled
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.whole, pytest.mark.timeout(600)]
 
 TEXT = Path(__file__).with_name("perplexity.txt")
 BLOCK_TOKENS = 16

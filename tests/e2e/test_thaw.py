@@ -24,7 +24,7 @@ from tests.e2e.pool_view import PoolView
 from tests.e2e.survival import Request, requests
 from tests.engines import settled
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.e2e, pytest.mark.whole, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
 
 SEEN_TOKENS = 4  # of each stream before anything freezes
 SILENT_S = 3.0  # for which the frozen worker tells nobody what it does

@@ -118,3 +118,21 @@ def test_a_source_that_does_not_compile_is_named(tmp_path: Path, monkeypatch: py
         build(["portable"], tmp_path / "out")
 
     assert list((tmp_path / "out").glob("*.so*")) == []
+
+
+def test_set_up_compiles_the_best_level_and_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Minutes of a slow machine are not spent on levels that it will not use; `--all` is for images."""
+    wanted: list[tuple[str, ...]] = []
+
+    def note(levels: tuple[str, ...]) -> dict[str, Path]:
+        wanted.append(levels)
+        return {}
+
+    monkeypatch.setattr(building, "supported_levels", lambda: ("avx512", "avx2", "portable"))
+    monkeypatch.setattr(building, "build", note)
+
+    for arguments in ([], ["--also", "avx2"], ["--also", "avx512bf16"], ["--all"]):
+        monkeypatch.setattr("sys.argv", ["build", *arguments])
+        building.main()
+
+    assert wanted == [("avx512",), ("avx512", "avx2"), ("avx512",), tuple(LEVELS)]
