@@ -39,6 +39,7 @@ class Stage:
     names: Mapping[str, Any]
     tokenizer: Tokenizer
     probe_text: str
+    model_dir: Path
 
     @property
     def origin(self) -> str:
@@ -94,7 +95,7 @@ class Stages:
         tokenizer = Tokenizer.from_file(str(model_dir / "tokenizer.json"))
         names = _names(name, stack.model, key, tokenizer, folder)
         body = {"method": "POST", "path": "/v1/completions", "body": {"model": stack.model, **PROBE}}
-        return Stage(stack, client, names, tokenizer, (await client.send(body)).text)
+        return Stage(stack, client, names, tokenizer, (await client.send(body)).text, model_dir)
 
     def _options(self, name: str, folder: Path) -> tuple[Path, str, dict[str, Any]]:
         """(model, key, options of `headrace up`)."""

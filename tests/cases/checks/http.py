@@ -94,5 +94,8 @@ async def b166(play: Play) -> None:
     alone = [await stage.client.send(asking(prompt)) for prompt in ("A", "B")]
     together = await asyncio.gather(*(stage.client.send(asking(prompt)) for prompt in ("A", "B")))
     assert [reply.text for reply in together] == [reply.text for reply in alone]
+    assert all((reply.headers["x-request-id"], reply.reason) == ("same", "length") for reply in together)
+    assert len({event["id"] for reply in together for event in reply.events}) == 2, "it is only echoed"
     _, second = await asyncio.gather(stage.client.send(asking("A"), leave_after=3), stage.client.send(asking("B")))
-    assert second.text == alone[1].text
+    second.check()
+    assert second.text == alone[1].text and second.reason == "length"

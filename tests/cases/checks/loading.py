@@ -1,23 +1,34 @@
 """Cases of what a model's directory holds; those of weights alone are played on the engine's own loader."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.numpy import save_file as save_numpy_file
 from safetensors.torch import save_file
 
+from kernels.native.levels import supported_levels
 from libs.contracts.errors import ConfigError
+from libs.contracts.kv_layout import blocks_for
 from libs.engine.gguf_convert import convert_gguf
 from libs.engine.gguf_file import GgufError
 from libs.engine.model_config import load_model_config
+from libs.engine.rows import StepRow
 from libs.engine.weights import ModelWeights, load_weights
 from tests.cases.play import Play
+from tests.cases.reference import prompt_logprobs
+from tests.engines import opened
+from tests.golden.family_models import CASES, PROMPT_TOKENS, Case, prompt, tensors
 from tests.integration.tiny_gguf import Change, tiny_gguf
+from tests.kernels.test_families import GOLDEN, LONGEST, generate
 from tests.unit.engine.tiny_model import CONFIG, tiny_tensors, write_model
 
 HEAD = "lm_head.weight"
+PROMPT = [5, 9, 2, 77, 31, 64, 9, 120]
+LONGEST_BLOCKS = blocks_for(LONGEST, 16)
 
 
 def _load(model_dir: Path) -> ModelWeights:
@@ -30,11 +41,39 @@ def _is_same(one: ModelWeights, other: ModelWeights) -> bool:
     return all(torch.equal(a, b) for a, b in pairs)
 
 
+def _check_odds(model_dir: Path, expected: list[float]) -> None:
+    """The engine's odds of the prompt, by every kind of kernel that this machine has."""
+    for kernels in ("torch", *supported_levels()):
+        engine = opened(kernels, model_dir, blocks=1).engine
+        (sampled,) = engine.step([StepRow(PROMPT, 0, [0], None, (), PROMPT[1:], 0)])
+        assert sampled is not None and sampled.scores is not None
+        assert list(sampled.scores.logprobs) == pytest.approx(expected, abs=1e-4)
+
+
+def _scaling(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """The kind of a config's rotation, and its other keys; None for the plain one, and where it is told elsewhere."""
+    others = dict(config.get("rope_scaling") or {})
+    kinds = [others.pop(key) for key in ("type", "rope_type") if key in others]
+    return (kinds[0], others) if kinds else None
+
+
+def _golden_model(model_dir: Path, case: Case, seed: int, scaling: dict[str, Any]) -> Path:
+    """The model that the other library computed, with its rotation told as `scaling`."""
+    model_dir.mkdir()
+    save_numpy_file(tensors(case, seed), model_dir / "model.safetensors")
+    (model_dir / "config.json").write_text(json.dumps({**case.full_config, "rope_scaling": scaling}))
+    return model_dir
+
+
 async def b140(play: Play) -> None:
     """A head beside a tied table is not read."""
     tensors = tiny_tensors(CONFIG)
     twice = {**tensors, HEAD: tensors["model.embed_tokens.weight"].clone()}
-    assert _is_same(_load(write_model(play.scratch / "one")), _load(write_model(play.scratch / "two", twice)))
+    one, two = write_model(play.scratch / "one"), write_model(play.scratch / "two", twice)
+    assert _is_same(_load(one), _load(two))
+    other = {**tensors, HEAD: 2 * tensors["model.embed_tokens.weight"]}
+    assert _is_same(_load(one), _load(write_model(play.scratch / "three", other)))
+    _check_odds(two, prompt_logprobs(one, PROMPT))
 
 
 async def b141(play: Play) -> None:
@@ -65,6 +104,7 @@ async def b143(play: Play) -> None:
     save_file({"tok_embeddings.weight": torch.zeros(3)}, model_dir / "consolidated.safetensors")
     (model_dir / "model.safetensors.index.json").write_text(json.dumps({"weight_map": owner}))
     assert _is_same(whole, _load(model_dir))
+    _check_odds(model_dir, prompt_logprobs(play.scratch / "one", PROMPT))
     (model_dir / shards[1]).unlink()
     with pytest.raises(ConfigError, match=shards[1]):
         _load(model_dir)
@@ -80,6 +120,20 @@ async def b145(play: Play) -> None:
         for key in ("type", "rope_type")
     ]
     assert configs[0] == configs[1]
+    kinds = set()
+    for case, golden in zip(CASES, GOLDEN["cases"], strict=True):
+        if (scaling := _scaling(case.config)) is None:
+            continue
+        kind, others = scaling
+        kinds.add(kind)
+        dirs = [
+            _golden_model(play.scratch / f"{case.name}-{key}", case, golden["seed"], {**others, key: kind})
+            for key in ("type", "rope_type")
+        ]
+        assert load_model_config(dirs[0]) == load_model_config(dirs[1])
+        engine = opened("torch", dirs[1], blocks=LONGEST_BLOCKS, wanted_tokens=case.wanted_tokens).engine
+        assert [generate(engine, prompt(n, golden["seed"])) for n in PROMPT_TOKENS] == golden["output_ids"], case.name
+    assert kinds == {"linear", "dynamic", "llama3", "yarn"}
     with pytest.raises(ConfigError, match=r"rope"):
         load_model_config(write_model(play.scratch / "other", rope_scaling={"type": "banana", "factor": 2.0}))
 

@@ -1,9 +1,13 @@
 """Cases of drawing tokens, and of what changes the odds."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from tests.cases.play import Play
+from tests.cases.reference import greedy_ids
+
+TOKENS, LEAST = 24, 8  # compared, unless two ids are as good as each other before
 
 
 async def b041(play: Play) -> None:
@@ -53,23 +57,38 @@ async def b060(play: Play) -> None:
 
 
 async def b061(play: Play) -> None:
-    """Presence and frequency are counted in the answer alone, repetition in the prompt as well."""
+    """Presence and frequency are counted in the answer alone, repetition in the prompt as well.
+
+    Log-probabilities are told before penalties, so it is ids that are compared, with those of a plain computation.
+    """
     plain, presence, frequency, _ = await play.play()
     assert plain.text == presence.text == frequency.text
     assert plain.lists == presence.lists == frequency.lists
-    two: dict[str, Any] = {
-        "allowed_token_ids": [play.stage.ids(" Paris")[0], 9],
-        "max_tokens": 40,
-        "return_token_ids": True,
-    }
-    drawn = (await play.send(2, **two, ignore_eos=True)).choices()[0]["token_ids"]
-    assert set(drawn) == set(two["allowed_token_ids"]), "what is there often enough gives way"
+    penalties: tuple[dict[str, float], ...] = ({}, {"presence": 2.0}, {"frequency": 2.0}, {"repetition": 1.8})
+    answers = [await _ids_of(play, index, penalty) for index, penalty in enumerate(penalties)]
+    assert len({answer[0] for answer in answers[:3]}) == 1
+    two = [play.stage.ids(" Paris")[0], 9]
+    unbound, frequent = [await _ids_of(play, index, penalties[index], allowed=two) for index in (0, 2)]
+    assert set(frequent) == set(two) and frequent != unbound, "what is there often enough gives way"
 
 
 async def b063(play: Play) -> None:
-    """A penalty for repeating changes what is repeated, as the reference of the kernels does."""
+    """A penalty for repeating is that of the transformers library, prompt and answer counted, each id once."""
     (reply,) = await play.play()
-    plain = await play.send(0, without=("repetition_penalty",))
-    assert reply.tokens == plain.tokens
-    repeated = await asyncio.gather(*(play.send(0) for _ in range(3)))
-    assert {one.text for one in repeated} == {reply.text}
+    ids = await _ids_of(play, 0, {"repetition": 1.3})
+    assert play.stage.tokenizer.decode(ids).startswith(reply.text)
+    assert ids != await _ids_of(play, 0, {}, repetition_penalty=1.0)
+
+
+async def _ids_of(
+    play: Play, index: int, penalty: dict[str, float], *, allowed: Sequence[int] = (), **changes: Any
+) -> list[int]:
+    """Greedy ids of a request of the file, past any end; they are those of the plain computation."""
+    changes |= {"allowed_token_ids": list(allowed)} if allowed else {}
+    reply = await play.send(index, max_tokens=TOKENS, ignore_eos=True, return_token_ids=True, **changes)
+    (choice,) = reply.choices()
+    ids: list[int] = choice["token_ids"]
+    model_dir, prompt_ids = play.stage.model_dir, choice["prompt_token_ids"]
+    expected = await asyncio.to_thread(greedy_ids, model_dir, prompt_ids, TOKENS, allowed=allowed, **penalty)
+    assert len(expected) >= LEAST and ids[: len(expected)] == expected
+    return ids

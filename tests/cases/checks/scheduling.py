@@ -43,11 +43,13 @@ async def b114(play: Play) -> None:
     """What fits no pool is refused at once, and holds up nobody."""
     too_long, short = play.requests
     asked = asyncio.create_task(play.stage.client.send(too_long))
+    await asyncio.sleep(0.1)
     served = await play.stage.client.send(short)
     refused = await asked
     refused.check()
-    assert 400 <= refused.status < 500 and refused.took_s < SOON_S
-    assert served.status == 200
+    assert (refused.status, refused.error["code"]) == (400, "context_length_exceeded") and refused.took_s < SOON_S
+    assert f"at most {play.stage.names['KVTOK'] - 1} fit" in refused.error["message"]
+    assert (served.status, served.tokens) == (200, 4) and served.took_s < SOON_S
 
 
 async def b116(play: Play) -> None:
