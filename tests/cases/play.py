@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cases.reply import Reply
-from tests.cases.stage import Stage
+from tests.cases.stage import CALM_WITHIN_S, Stage
 from tests.cases.values import expand
 
 CASES = Path(__file__).with_name("cases.jsonl")
@@ -29,6 +29,7 @@ class Play:
     stage: Stage
     names: dict[str, Any] = field(default_factory=dict)  # beside those of the stage
     scratch: Path = Path()
+    is_alone: bool = True  # else others run on its stage, so that it is never calm meanwhile
 
     @property
     def requests(self) -> list[dict[str, Any]]:
@@ -59,6 +60,11 @@ class Play:
             assert reply.status < 500, reply.body
             assert status is None or reply.status == status, f"#{index + 1} is {reply.status}: {reply.body[:300]!r}"
             reply.check()
+
+    async def calm(self, within_s: float = CALM_WITHIN_S) -> None:
+        """The stage's, where that can be."""
+        if self.is_alone:
+            await self.stage.calm(within_s)
 
     async def send(self, index: int, /, *, without: tuple[str, ...] = (), **changes: Any) -> Reply:
         """Request `index` of the file, once more, with its body changed."""

@@ -61,10 +61,10 @@ async def test_case_beside_streams(name: str, stages: Stages, tmp_path: Path) ->
 
 async def _play(name: str, stage: Stage, scratch: Path, *, is_alone: bool = True) -> None:
     case = read_cases()[name]
-    play = Play(case, stage, scratch=scratch)
+    play = Play(case, stage, scratch=scratch, is_alone=is_alone)
     await checks().get(name, _is_refused)(play)
-    if case["expect"].get("alive") and is_alone:
-        await stage.calm()
+    if case["expect"].get("alive"):
+        await play.calm()
 
 
 async def _is_refused(play: Play) -> None:

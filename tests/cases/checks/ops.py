@@ -58,12 +58,14 @@ async def b168(play: Play) -> None:
 async def b170(play: Play) -> None:
     """A gateway that is told to end finishes its streams, and is started again."""
     stage = play.stage
-    body = {"prompt": "Go", "stream": True, "max_tokens": 100, "ignore_eos": True, "temperature": 0}
+    body = {"prompt": "Go", "stream": True, "max_tokens": 600, "ignore_eos": True, "temperature": 0}
     asked = [asyncio.create_task(stage.complete({**body, "seed": seed})) for seed in range(5)]
-    await asyncio.sleep(0.05)
+    until_s = time.monotonic() + 5
+    while (await asyncio.to_thread(stage.stack.status))["running"] < len(asked):
+        assert time.monotonic() < until_s
     stage.stack.processes("gateway")[0].send_signal(signal.SIGTERM)
     for reply in await asyncio.gather(*asked):
-        assert reply.is_done and reply.reason == "length"
+        assert (reply.status, reply.is_done, reply.reasons) == (200, True, ["length"])
     await _until_ready(stage)
 
 

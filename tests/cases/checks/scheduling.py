@@ -11,7 +11,7 @@ SOON_S = 2.0
 async def b108(play: Play) -> None:
     """Who leaves before the answer is there leaves nothing to do."""
     await play.stage.client.leave(play.requests[0], 0.3)
-    await play.stage.calm(SOON_S)
+    await play.calm(SOON_S)
 
 
 async def b109(play: Play) -> None:
@@ -22,7 +22,7 @@ async def b109(play: Play) -> None:
 
     for _ in range(5):
         await asyncio.gather(*(leaving(index) for index in range(4)))
-    await play.stage.calm(SOON_S)
+    await play.calm(SOON_S)
 
 
 async def b112(play: Play) -> None:
@@ -36,7 +36,7 @@ async def b112(play: Play) -> None:
     await asyncio.gather(*(stage.client.leave(request, 0.1) for _ in range(50)))
     assert (await stage.complete({"prompt": "Hi", "max_tokens": 4})).status == 200
     assert {reply.status for reply in await asyncio.gather(*filling)} == {200}
-    await stage.calm(SOON_S)
+    await play.calm(SOON_S)
 
 
 async def b114(play: Play) -> None:
