@@ -82,6 +82,7 @@ async def disturbed(stack: Stack, name: str, load: Sequence[Request], answers: S
     streams = _start(stack, load, history)
     moment = rng.randint(len(load) * 3, sum(len(answer.ids) for answer in answers) // 2)
     while sum(len(operation.ids) for operation in history.operations) < moment:
+        assert not all(stream.done() for stream in streams), [each.error for each in history.operations]
         await asyncio.sleep(0.005)
     before = stack.status()["recomputed_tokens"]
     history.plant(f"kill {name} after {moment} tokens", time.monotonic())
