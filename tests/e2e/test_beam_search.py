@@ -12,7 +12,7 @@ from tests.e2e.client import complete, until
 from tests.e2e.conftest import Stack, StackFactory
 from tests.fakes.oracle import Oracle
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.whole]
 
 WIDTH, MAX_TOKENS = 3, 8
 LONG_TOKENS = 96
@@ -20,7 +20,7 @@ PROMPT = [1, 504, 3575, 282, 4649, 314]
 SURE = 1e-3  # scores of two libraries differ by less
 
 
-@pytest.fixture(params=(pytest.param("hybrid", marks=pytest.mark.whole), "disaggregated"))
+@pytest.fixture(params=("hybrid", "disaggregated"))
 def running(stack: StackFactory, request: pytest.FixtureRequest) -> Stack:
     return stack(dtype="float32", role=request.param)
 

@@ -66,6 +66,7 @@ async def test_24_requests_at_once_get_the_tokens_of_each_alone(stack: StackFact
         assert running.prefilled_elsewhere() == len(asked)
 
 
+@pytest.mark.whole
 async def test_torch_serves_where_native_kernels_cannot(stack: StackFactory) -> None:
     """A few greedy requests at once get the reference library's tokens from the fallback, too."""
     running = stack(dtype="float32", role="hybrid", kernels="torch")

@@ -10,7 +10,7 @@ from tests.e2e.conftest import Stack, StackFactory
 from tests.e2e.test_metrics import scrape
 from tests.golden import golden_prompts
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.whole, pytest.mark.timeout(240)]
 
 REQUESTS, NEW_TOKENS, BLOCK_TOKENS = 32, 48, 16
 SHORT = [prompt for prompt in golden_prompts() if 4 < len(prompt.prompt_ids) < 24]  # they grow most
@@ -26,10 +26,7 @@ async def ids_of(stack: Stack, prompt_ids: list[int]) -> list[int]:
     return ids
 
 
-NIGHTLY = (pytest.param(way, marks=pytest.mark.whole) for way in ("recompute", "cost"))
-
-
-@pytest.mark.parametrize("preemption", ["swap", *NIGHTLY])
+@pytest.mark.parametrize("preemption", ["swap", "recompute", "cost"])
 async def test_everybody_finishes_with_the_undisturbed_ids(stack: StackFactory, preemption: str) -> None:
     """Greedy ids of the reference library; the way asked for is taken, and no block of pool or tier is left."""
     running = stack(

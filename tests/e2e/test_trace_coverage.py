@@ -18,7 +18,7 @@ from services.scheduler.reasons import WAITS
 from tests.e2e.client import complete, events, until
 from tests.e2e.conftest import Stack, StackFactory
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.whole]
 
 REQUESTS = 25  # of each role
 AT_ONCE = 8
@@ -55,7 +55,7 @@ def has_shared_boundaries(leaves: tuple[Leaf, ...]) -> bool:
     return all(one.end_ns <= other.start_ns for one, other in pairwise(leaves))
 
 
-@pytest.mark.parametrize("role", [pytest.param("hybrid", marks=pytest.mark.whole), "disaggregated"])
+@pytest.mark.parametrize("role", ["hybrid", "disaggregated"])
 async def test_the_time_of_every_request_under_load_is_explained(stack: StackFactory, role: str) -> None:
     """98 % of the time to the first token and of all time lies in leaves, 95 % of decoding in steps and waits."""
     running = stack(role=role)

@@ -180,7 +180,7 @@ async def test_guesses_over_http_and_grpc_count_together(doors: Doors) -> None:
         async with httpx.AsyncClient(base_url=doors.stack.base_url) as http:
             assert [(await http.get("/v1/models", headers=headers)).status_code for _ in range(2)] == [401, 429]
         code, told = await status_of(guesser.call("ListModels", ListModelsRequest(), ListModelsResponse))
-        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED and int(told["grpc-retry-pushback-ms"]) >= 1000
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED and int(told["grpc-retry-pushback-ms"]) > 0
         await client.call("ListModels", ListModelsRequest(), ListModelsResponse)
 
 
