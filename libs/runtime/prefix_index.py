@@ -6,22 +6,13 @@ The index is a hint. It may be stale, slow or gone, and then a lookup knows noth
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from libs.runtime.prefix_library import LIBRARY
-from libs.runtime.quota_library import QUOTA_LIBRARY
-from libs.runtime.valkey import BREAKER_FAILURES, Valkey, load_libraries
+from libs.runtime.valkey import Valkey
 
 LOOKUP_TIMEOUT_S = 0.05
 APPLY_TIMEOUT_S = 1.0
 BATCH_BLOCKS = 512  # per call: the server runs nothing else meanwhile
 BLOCK_KEY = "hr:p:"
 TERM_KEY = "hr:t:"
-
-__all__ = ["BATCH_BLOCKS", "BREAKER_FAILURES", "PrefixIndex", "load_library"]
-
-
-async def load_library(url: str, *, user: str, password: str) -> None:
-    """Load every function of ours, as a user that may. Raises Unavailable."""
-    await load_libraries(url, LIBRARY, QUOTA_LIBRARY, user=user, password=password)
 
 
 class PrefixIndex:

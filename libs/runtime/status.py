@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from libs.contracts import codec, flow
-from libs.contracts.messages import ServiceStatus
+from libs.contracts.errors import MalformedMessage, Unavailable
+from libs.contracts.messages import CellStatus, ServiceStatus, StatusQuery
 from libs.runtime.bus import Bus, Subscription
 
 BEAT_S: Final = 1.0
@@ -22,6 +23,20 @@ async def serve_status(bus: Bus, status: Callable[[], ServiceStatus], health_fil
     if health_file:
         beat(Path(health_file), lambda: describe(status()))
     return await bus.serve(flow.STATUS_SUBJECT, answer)
+
+
+async def ask_cell(bus: Bus, cell: str, *, timeout_s: float) -> CellStatus:
+    """How a cell's scheduler describes itself. Raises Unavailable (NoResponder where nobody is), MalformedMessage."""
+    query = codec.encode_in("ControlMessage", StatusQuery())
+    return codec.decode(CellStatus, await bus.request(flow.control_subject(cell), query, timeout_s=timeout_s))
+
+
+async def cell_status(bus: Bus, cell: str, *, timeout_s: float) -> CellStatus | None:
+    """The same, or None where it does not answer in time."""
+    try:
+        return await ask_cell(bus, cell, timeout_s=timeout_s)
+    except (Unavailable, MalformedMessage):
+        return None
 
 
 def describe(status: ServiceStatus) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from libs.contracts.messages import ChoiceEpoch, ChoiceLog
+from libs.contracts.row_words import LENGTH, STOP
 from libs.text.detokenize import Detokenizer, TokenBytes
 from libs.text.stops import StopMatcher
 from services.gateway.notes import Note
@@ -11,10 +12,6 @@ from services.gateway.repair import Repair
 from services.gateway.shapes import Delta
 from services.gateway.token_log import TokenLog
 
-STOP = "stop"
-LENGTH = "length"
-ERROR = "error"
-DEAD_END = "dead_end"
 FIRST_EPOCH = 1
 
 

@@ -20,12 +20,12 @@ from libs.contracts.messages import (
     Resent,
     Scored,
     ScoresQuery,
-    StatusQuery,
     StopAt,
 )
 from libs.runtime.bus import Bus
 from libs.runtime.failpoints import failpoint
 from libs.runtime.logs import get_logger
+from libs.runtime.status import cell_status
 from services.gateway.errors_http import Refused
 from services.gateway.terms import Terms
 
@@ -106,13 +106,7 @@ class Outbox:
 
     async def status(self, cell: str, *, timeout_s: float) -> CellStatus | None:
         """How the cell's scheduler describes itself, or None when it does not answer in time."""
-        payload = codec.encode_in("ControlMessage", StatusQuery())
-        try:
-            return codec.decode(
-                CellStatus, await self._bus.request(flow.control_subject(cell), payload, timeout_s=timeout_s)
-            )
-        except (Unavailable, MalformedMessage):
-            return None
+        return await cell_status(self._bus, cell, timeout_s=timeout_s)
 
     async def beat(self, occupied: asyncio.Event) -> None:
         """Say that this gateway lives while it holds requests: a second of silence is their cancellation."""

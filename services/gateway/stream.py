@@ -22,8 +22,9 @@ from libs.contracts.messages import (
     ScoresQuery,
     StopAt,
 )
+from libs.contracts.row_words import DEAD_END, ERROR
 from libs.text.detokenize import TokenBytes
-from services.gateway.choice import DEAD_END, ERROR, Choice
+from services.gateway.choice import Choice
 from services.gateway.crowd import Standing
 from services.gateway.notes import Note, notes_of
 from services.gateway.observe import Observer

@@ -5,6 +5,7 @@ The hottest path of the service: a steadily decoding row costs one append and tw
 
 from libs.contracts.errors import NumericalError
 from libs.contracts.messages import PromptScores, RowResult, RowWait, StepResult
+from libs.contracts.row_words import ERROR, GRAMMAR_BEHIND
 from services.scheduler import (
     beam_step,
     forking,
@@ -23,9 +24,6 @@ from services.scheduler.reasons import Reason
 from services.scheduler.score_log import Scores
 from services.scheduler.state import State
 from services.scheduler.worker_book import WorkerBook
-
-NOT_FINITE_END = "error"
-GRAMMAR_BEHIND = "grammar_behind"
 
 
 def step_result(state: State, result: StepResult, now_s: float) -> None:
@@ -159,7 +157,7 @@ def _take_in(state: State, worker: WorkerBook, choice: Choice, row: RowResult) -
         _log(state, choice, row)
     if row.scores:
         _score(state, choice, row.scores[0])
-    if row.cursor > choice.cursor and row.end != NOT_FINITE_END:
+    if row.cursor > choice.cursor and row.end != ERROR:
         state.queue.wake(tables.commit(state.memory, choice, row.cursor))
         if choice.deaths and choice.cursor > choice.died_at:
             poison.acquit(choice, worker)

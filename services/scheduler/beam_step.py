@@ -7,6 +7,7 @@ queue like any other choice, and is computed again from what the prefix tree has
 """
 
 from libs.contracts.messages import BlockCopy, RowResult
+from libs.contracts.row_words import LENGTH, STOP
 from services.scheduler import grants, lifecycle, placement, residence, tables
 from services.scheduler.beam import Beam, Continuation, Hypothesis, continuations
 from services.scheduler.choice import Choice, Phase
@@ -47,7 +48,7 @@ def _grow(state: State, group: Group, worker: WorkerBook | None, now_s: float) -
         if one.is_end or is_last:
             parent = parents[one.parent]
             ids, logprobs = (*parent.generated_ids, one.token_id), parent.logprobs.followed_by(one.logprob)
-            search.finish(one.score, ids, "stop" if one.is_end else "length", logprobs)
+            search.finish(one.score, ids, STOP if one.is_end else LENGTH, logprobs)
     going_on = [one for one in taken if not one.is_end]
     if is_last or not going_on or search.is_over(going_on[0].score, generated):
         _end(state, group, now_s)

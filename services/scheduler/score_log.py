@@ -1,7 +1,6 @@
 """How likely the ids of a sequence were, one after the other, and the likeliest ids in the place of each. Pure."""
 
 from array import array
-from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -47,10 +46,9 @@ class ScoreLog:
 
     def read(self, first: int, count: int) -> Scores:
         """At most `count` ids from the one at `first` on."""
+        ids, tops = slice(first, first + count), slice(first * self.tops, (first + count) * self.tops)
         return Scores(
-            tuple(self.logprobs[first : first + count]),
-            tuple(self.ranks[first : first + count]),
-            *_tops(self.top_ids, self.top_logprobs, slice(first * self.tops, (first + count) * self.tops)),
+            tuple(self.logprobs[ids]), tuple(self.ranks[ids]), tuple(self.top_ids[tops]), tuple(self.top_logprobs[tops])
         )
 
     def followed_by(self, logprob: float) -> "ScoreLog":
@@ -59,7 +57,3 @@ class ScoreLog:
         grown.extend(self.read(0, len(self)))
         grown.extend(Scores((logprob,)))
         return grown
-
-
-def _tops(ids: Sequence[int], logprobs: Sequence[float], part: slice) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    return tuple(ids[part]), tuple(logprobs[part])

@@ -7,12 +7,11 @@ that was only frozen finds it in the directory when it thaws, and ends.
 import asyncio
 from typing import NoReturn
 
-from libs.contracts import codec, flow
 from libs.contracts.errors import Fenced, MalformedMessage, Unavailable
-from libs.contracts.messages import CellStatus, StatusQuery
 from libs.runtime.bus import Bus, NoResponder
 from libs.runtime.cells import CellDirectory
 from libs.runtime.logs import get_logger
+from libs.runtime.status import ask_cell
 
 PROBE_S = 0.25
 GONE_S = 0.3  # nobody listens any more: also for as long as a leader takes to come back to a broker
@@ -62,11 +61,8 @@ class Standby:
 
     async def _probe(self) -> float | None:
         """None when the leader has answered; else how long to bear with what was seen instead."""
-        query = codec.encode_in("ControlMessage", StatusQuery())
         try:
-            codec.decode(
-                CellStatus, await self._bus.request(flow.control_subject(self._cell), query, timeout_s=PROBE_S)
-            )
+            await ask_cell(self._bus, self._cell, timeout_s=PROBE_S)
         except NoResponder:
             return GONE_S
         except (Unavailable, MalformedMessage):

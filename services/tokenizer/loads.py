@@ -8,10 +8,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from libs.contracts import codec, flow
-from libs.contracts.errors import MalformedMessage, Unavailable
-from libs.contracts.messages import CellRecord, CellStatus, StatusQuery
+from libs.contracts.messages import CellRecord
 from libs.runtime.bus import Bus
+from libs.runtime.status import cell_status
 from services.tokenizer.choose import Load
 
 FRESH_S = 0.25
@@ -51,15 +50,6 @@ class Loads:
             self._last.by_cell[cell] = Load(load.waiting, load.running + 1)
 
     async def _ask(self, cells: Sequence[str]) -> None:
-        answers = await asyncio.gather(*map(self._status, cells))
+        answers = await asyncio.gather(*(cell_status(self._bus, cell, timeout_s=ANSWER_S) for cell in cells))
         by_cell = {each.cell: Load(each.waiting, each.running) for each in answers if each is not None and each.workers}
         self._last = _Answers(asyncio.get_running_loop().time(), by_cell)
-
-    async def _status(self, cell: str) -> CellStatus | None:
-        query = codec.encode_in("ControlMessage", StatusQuery())
-        try:
-            return codec.decode(
-                CellStatus, await self._bus.request(flow.control_subject(cell), query, timeout_s=ANSWER_S)
-            )
-        except (Unavailable, MalformedMessage):
-            return None

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from libs.runtime.prefix_index import load_library
+from deploy.index_functions import load_once
 from tests.fakes.collector import Collector, collector
 from tests.integration.gateway_stage import Stack, gateway_stage
 from tests.integration.pipeline import Pipeline, pipeline
@@ -38,7 +38,7 @@ async def valkey_server(tmp_path: Path) -> AsyncIterator[ValkeyServer]:
     """A Valkey of the test's own with the function library loaded."""
     server = ValkeyServer(tmp_path)
     try:
-        await load_library(server.url, user="supervisor", password=server.passwords["supervisor"])
+        await load_once(server.url, server.passwords["supervisor"])
         yield server
     finally:
         server.stop()

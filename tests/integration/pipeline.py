@@ -18,10 +18,10 @@ from typing import Any
 
 import httpx
 
+from deploy.index_functions import load_once
 from libs.contracts import codec, flow
 from libs.contracts.errors import Unavailable
 from libs.contracts.messages import CellStatus, Gone, Incarnations, Kill, SamplingParams, StatusQuery
-from libs.runtime.prefix_index import load_library
 from tests.fakes.engine import VOCAB_SIZE, expected
 from tests.fakes.proxy import Proxy, proxy
 from tests.integration.fake_worker import TOKEN
@@ -236,7 +236,7 @@ async def pipeline(folder: Path, **settings: dict[str, object]) -> AsyncIterator
     running = Pipeline(folder, nats, valkey)
     running.settings |= settings
     try:
-        await load_library(valkey.url, user="supervisor", password=valkey.passwords["supervisor"])
+        await load_once(valkey.url, valkey.passwords["supervisor"])
         await running.open()
         yield running
     finally:

@@ -8,9 +8,10 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 
+from deploy.index_functions import load_once
 from libs.contracts import block_hash
 from libs.contracts.errors import Unavailable
-from libs.runtime.prefix_index import BLOCK_KEY, PrefixIndex, load_library
+from libs.runtime.prefix_index import BLOCK_KEY, PrefixIndex
 from libs.text.model_files import read_model_files
 from libs.text.tokenizer import Tokenizer
 from tests.fakes.engine import MODEL_DIGEST
@@ -83,7 +84,7 @@ async def mended(running: Pipeline) -> AsyncIterator[Pipeline]:
     running.to_index.heal()
     running.valkey.stop()
     running.valkey.start()
-    await load_library(running.valkey.url, user="supervisor", password=running.valkey.passwords["supervisor"])
+    await load_once(running.valkey.url, running.valkey.passwords["supervisor"])
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -113,7 +114,7 @@ async def restarted_with(running: Pipeline, *settings: str) -> None:
     running.valkey.stop()
     running.valkey.start(*settings)
     with suppress(Unavailable):  # such a server may not even take the function
-        await load_library(running.valkey.url, user="supervisor", password=running.valkey.passwords["supervisor"])
+        await load_once(running.valkey.url, running.valkey.passwords["supervisor"])
 
 
 def index_of(running: Pipeline) -> AbstractAsyncContextManager[PrefixIndex]:

@@ -9,7 +9,9 @@ from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 
 from libs.contracts.errors import Unavailable
-from libs.runtime.prefix_index import BATCH_BLOCKS, PrefixIndex, load_library
+from libs.runtime.prefix_index import BATCH_BLOCKS, PrefixIndex
+from libs.runtime.prefix_library import LIBRARY
+from libs.runtime.valkey import load_libraries
 from tests.integration.servers import ValkeyServer
 
 pytestmark = pytest.mark.integration
@@ -136,4 +138,6 @@ async def test_no_index_at_all_is_fine() -> None:
 async def test_loading_the_library_needs_the_right_user(valkey_server: ValkeyServer) -> None:
     """A tokenizer cannot replace the function that everybody runs."""
     with pytest.raises(Unavailable):
-        await load_library(valkey_server.url, user="tokenizer", password=valkey_server.passwords["tokenizer"])
+        await load_libraries(
+            valkey_server.url, LIBRARY, user="tokenizer", password=valkey_server.passwords["tokenizer"]
+        )

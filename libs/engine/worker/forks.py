@@ -6,8 +6,9 @@ They have no rows or blocks of their own yet: what they drew is reported, and se
 from dataclasses import replace
 
 from libs.contracts.messages import Resident, RowResult
+from libs.contracts.row_words import DEAD_END, ERROR
 from libs.engine.rows import Sampled
-from libs.engine.worker.held import DEAD_END, ERROR, Held
+from libs.engine.worker.held import Held
 
 
 def forked(held: Held, result: RowResult, sampled: Sampled | None) -> list[tuple[Resident, RowResult]]:

@@ -8,16 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from libs.contracts.messages import Grammar, HeldSequence, Resident, RowResult
+from libs.contracts.row_words import DEAD_END, ERROR, LENGTH, STOP
 from libs.contracts.token_rules import are_sound
 from libs.engine.adjustment import Adjustment
 from libs.engine.rows import Sampled, SampleSpec, StepRow
 from libs.engine.worker.ports import Constraint, FillCounts, Grammars
 from libs.engine.worker.shaping import Shaping, shaping_of
 
-STOP = "stop"
-LENGTH = "length"
-ERROR = "error"
-DEAD_END = "dead_end"
 NO_IDS: Sequence[int] = ()
 NO_FORKS: tuple[SampleSpec, ...] = ()
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from libs.contracts.errors import NumericalError
 from libs.contracts.messages import Resident, RowResult
+from libs.contracts.row_words import ERROR
 from libs.contracts.trace_records import Joined, Left
-from libs.engine.worker.held import ERROR
 from libs.engine.worker.step_records import StepRecords
 from libs.engine.worker.step_spans import Key, StepSpans, key_of
 from libs.engine.worker.step_values import StepReport

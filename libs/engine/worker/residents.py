@@ -23,12 +23,13 @@ from libs.contracts.messages import (
     Swapped,
 )
 from libs.contracts.order import StandingOrder
+from libs.contracts.row_words import FILL_BEHIND, GRAMMAR_BEHIND, OUT_OF_GRANT
 from libs.engine.rows import Sampled
 from libs.engine.worker.forks import forked
 from libs.engine.worker.held import Held
 from libs.engine.worker.ports import FillCounts, Grammars
 from libs.engine.worker.step_values import Move, Step, StepReport, Taken
-from libs.engine.worker.waits import FILL_BEHIND, GRAMMAR_BEHIND, OUT_OF_GRANT, Waits
+from libs.engine.worker.waits import Waits
 
 
 class Residents:

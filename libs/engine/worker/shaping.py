@@ -67,16 +67,20 @@ def shaping_of(
     params: SamplingParams, ending_ids: frozenset[int], ids: Sequence[int], prompt_tokens: int, vocab_size: int
 ) -> Shaping | None:
     """None for parameters that ask for nothing of the kind, as most do."""
-    is_plain = params.repetition_penalty == 1 and not (params.presence_penalty or params.frequency_penalty)
-    if is_plain and not (params.min_tokens or params.logit_bias or params.allowed_token_ids or params.bad_words):
+    is_shaped = params.min_tokens or params.logit_bias or params.allowed_token_ids or params.bad_words
+    if not is_shaped and not _has_penalty(params):
         return None
     return Shaping(params, ending_ids, ids, prompt_tokens, vocab_size)
+
+
+def _has_penalty(params: SamplingParams) -> bool:
+    return params.repetition_penalty != 1 or bool(params.presence_penalty or params.frequency_penalty)
 
 
 def _adjustment(params: SamplingParams, ids: Sequence[int], prompt_tokens: int, vocab_size: int) -> Adjustment | None:
     """None where banning a few ids is all there is."""
     how = Adjustment()
-    if params.repetition_penalty != 1 or params.presence_penalty or params.frequency_penalty:
+    if _has_penalty(params):
         repeats = ids[:prompt_tokens] if params.repetition_penalty != 1 else NO_IDS
         how.seen = SeenIds(repeats, islice(ids, prompt_tokens, None))
         how.repetition = params.repetition_penalty

@@ -1,13 +1,7 @@
 """Why rows do not advance: each wait is told once when it begins and once when it ends. Pure."""
 
-from typing import Final
-
 from libs.contracts.messages import RowWait
 from libs.engine.worker.held import Held
-
-OUT_OF_GRANT: Final = "out_of_grant"
-FILL_BEHIND: Final = "fill_behind"
-GRAMMAR_BEHIND: Final = "grammar_behind"  # its grammar is being compiled
 
 
 class Waits:

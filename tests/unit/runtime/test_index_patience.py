@@ -5,8 +5,8 @@ from typing import cast
 
 from redis.asyncio import Redis
 
-from libs.runtime.prefix_index import BREAKER_FAILURES, LOOKUP_TIMEOUT_S, PrefixIndex
-from libs.runtime.valkey import Valkey
+from libs.runtime.prefix_index import LOOKUP_TIMEOUT_S, PrefixIndex
+from libs.runtime.valkey import BREAKER_FAILURES, Valkey
 from tests.fakes.virtual_loop import VirtualLoop
 
 
