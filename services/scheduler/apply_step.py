@@ -37,13 +37,13 @@ def step_result(state: State, result: StepResult, now_s: float) -> None:
     ahead = grants.ahead_tokens(state, worker)
     for take, rows in ((_found, result.found), (_advance, result.rows)):
         for row in rows:
-            choice = _of_row(state, worker, row)
+            choice = _of_row(state, worker, row, result.version)
             if choice is None:
                 state.counts["stale_row"] += 1
             else:
                 take(state, worker, choice, row, ahead, now_s)
     for row in result.removed:
-        choice = _of_row(state, worker, row)
+        choice = _of_row(state, worker, row, result.version)
         if choice is not None and choice.leaving:
             _take_in(state, worker, choice, row)
     for wait in result.waits:
@@ -73,13 +73,15 @@ def _park(worker: WorkerBook, wait: RowWait, now_s: float) -> None:
         choice.parked_s = now_s if not wait.waited_ns else None
 
 
-def _of_row(state: State, worker: WorkerBook, row: RowResult) -> Choice | None:
-    """Whom a row is about: a resident, or a fork of one. None when the row is of another attempt."""
+def _of_row(state: State, worker: WorkerBook, row: RowResult, version: int) -> Choice | None:
+    """Whom a row is about: a resident, or a fork of one. None when it is of another attempt, or of a fork's time with
+    a leader that has gone since: the place of its own that it has got computes that token again.
+    """
     choice = state.choices.get(row.sequence)
     if choice is None or choice.epoch != row.epoch:
         return None
     resident = choice.leader or choice
-    return choice if resident.worker == worker.incarnation else None
+    return choice if resident.worker == worker.incarnation and worker.had(resident, version) else None
 
 
 def _advance(state: State, worker: WorkerBook, choice: Choice, row: RowResult, ahead: int, now_s: float) -> None:

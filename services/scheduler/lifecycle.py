@@ -80,7 +80,7 @@ def ordered(state: State, choices: Iterable[Choice]) -> None:
 
 def send_snapshot(state: State, worker: WorkerBook, taken_version: int) -> None:
     """Give a worker that took nothing after `taken_version` its whole order."""
-    for choice in worker.never_heard_of(taken_version):
+    for choice in worker.drop_untaken(taken_version):
         residence.left(state, choice)
     snapshot, added = worker.take_snapshot(state.term, taken_version)
     resting.stop(state, worker, taken_version, snapshot.version)

@@ -169,13 +169,17 @@ class WorkerBook:
         self._pending.removed.append(handle)
         return self.next_version
 
+    def had(self, choice: Choice, version: int) -> bool:
+        """Whether a step under this version may have had it as a resident."""
+        return not self.is_unsent(choice) and self._unbegun.get(choice.handle, 0) <= version
+
     def may_compute(self, choice: Choice, slots_left: int) -> bool:
         """Whether a step may have begun with this resident in it."""
-        return self._unbegun.get(choice.handle, 0) <= self.began and self.may_have_computed(choice, slots_left)
+        return self.had(choice, self.began) and self.may_have_computed(choice, slots_left)
 
     def may_have_computed(self, choice: Choice, slots_left: int) -> bool:
         """As above, for one that is dead: it may have begun what it had no time to say that it began."""
-        if choice.handle in self._pending.added:
+        if self.is_unsent(choice):
             return False
         return choice.chunked > 0 or (len(choice.ids) - choice.cursor == 1 and slots_left > 0)
 
@@ -214,8 +218,12 @@ class WorkerBook:
         self._owes_ack = True
         return replace(delta, order_hash=self._order.hash), added
 
-    def never_heard_of(self, taken_version: int) -> list[Choice]:
-        """Those leaving whose add was dropped by a worker that took nothing after `taken_version`: they have left."""
+    def drop_untaken(self, taken_version: int) -> list[Choice]:
+        """It dropped all after `taken_version`: those chunks are planned again. Returns whose add was among it, and who
+        are leaving: they have left.
+        """
+        while self._planned and self._planned[-1].version > taken_version:
+            self._settle(self._planned.pop())
         never = [c for handle, (c, _) in self.leaving.items() if self._unbegun.get(handle, 0) > taken_version]
         for choice in never:
             del self.leaving[choice.handle], self._unbegun[choice.handle]
@@ -223,10 +231,7 @@ class WorkerBook:
 
     def take_snapshot(self, term: int, taken_version: int) -> tuple[Snapshot, tuple[Choice, ...]]:
         """The whole order, one version above all sent, for a worker that dropped all after `taken_version`; and whom
-        it adds.
-
-        Chunks that it dropped are planned again; residents whose copy it dropped are added again by the next delta,
-        together with the copy.
+        it adds. Residents whose copy it dropped are added again by the next delta, together with the copy.
         """
         self.has_order = True
         unheard = {handle for handle, version in self._unbegun.items() if version > taken_version}
@@ -246,8 +251,6 @@ class WorkerBook:
         self._unbegun = {choice.handle: version for choice in added}
         self._copying = {handle: copying for handle, copying in self._copying.items() if copying[1] <= taken_version}
         self._travelling.dropped(taken_version)
-        while self._planned and self._planned[-1].version > taken_version:
-            self._settle(self._planned.pop())
         return Snapshot(term, version, residents, self._order.hash), added
 
     def take_ack(self, term: int) -> Ack | None:

@@ -3,6 +3,7 @@
 import pytest
 
 from libs.contracts.messages import Delta, SamplingParams, Until
+from services.scheduler.choice import Phase
 from services.scheduler.state import DECODE
 from tests.fakes.engine import expected
 from tests.unit.scheduler.cancels import play_cancel
@@ -168,6 +169,26 @@ def test_a_stop_of_the_leader_leaves_the_others_to_themselves() -> None:
     cell.add_worker("decode-1", DECODE)
     cell.run()
     assert choices_of(cell, "r", 3)[:2] == alone(prompt(20), SAMPLING, 2)
+
+
+@pytest.mark.parametrize("make", [hybrid, disaggregated])
+def test_a_fork_s_first_token_is_no_word_of_the_place_it_was_given_since(make: type[Cell]) -> None:
+    """The stop of its leader was faster than the step that tells of them both."""
+    cell = make()
+    cell.run()
+    cell.submit("r", prompt(5), SAMPLING, choices=3)
+    worker = cell.workers[cell.choice("r", 2).worker]
+    told = worker.boundary()
+    assert cell.stop_at("r", 0, choice=2)
+    assert cell.choice("r", 0).worker == worker.incarnation
+    for message in told:
+        cell.turn(message)
+    assert {(other.phase, other.worker) for other in cell.state.requests["r"].choices[:2]} == {
+        (Phase.PREFILLING, worker.incarnation)
+    }
+    cell.run()
+    assert choices_of(cell, "r", 3)[:2] == alone(prompt(5), SAMPLING, 2)
+    assert cell.deliver("r") and cell.is_clean
 
 
 def test_choices_count_among_those_that_may_run() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from libs.contracts.messages import Ack, Began, Delta, Hello, Resync, Snapshot, StepResult
+from libs.contracts.messages import Ack, Began, Delta, Hello, Leaving, Resync, Snapshot, StepResult
 from services.scheduler.events import LinkClosed
 from services.scheduler.state import DECODE, PREFILL
 from services.scheduler.status import missing_roles
@@ -145,6 +145,22 @@ def test_a_worker_that_never_heard_of_a_cancelled_request_cannot_confirm_its_rem
     cell.turn(Resync(worker.incarnation, 1, worker.residents.version))
     cell.run()
     assert cell.is_clean
+
+
+def test_what_moves_away_from_a_worker_that_never_heard_of_it_is_computed_whole_elsewhere() -> None:
+    """Its chunk was dropped together with its place: neither counts any more."""
+    cell = hybrid()
+    worker = only(cell)
+    cell.run()
+    cell.lose = lambda send: isinstance(send.message, Delta)
+    cell.submit("r", prompt(20), params(4))
+    assert cell.choice("r").chunked
+    cell.turn(Leaving(worker.incarnation, 1))
+    cell.lose = lambda send: False
+    cell.turn(Resync(worker.incarnation, 1, worker.residents.version))
+    cell.add_worker("decode-2", DECODE)
+    cell.run()
+    assert cell.log("r") == expected(prompt(20), params(4))[0]
 
 
 def test_tokens_that_only_a_removal_reports_are_logged() -> None:
