@@ -9,7 +9,9 @@ from typing import Any
 
 import httpx
 
+from tests.cases.faulty import outages
 from tests.cases.play import Play
+from tests.cases.reply import Reply
 from tests.cases.stage import Stage
 
 GET = {"method": "GET"}
@@ -70,20 +72,31 @@ async def b170(play: Play) -> None:
 
 
 async def b172(play: Play) -> None:
-    """One of two workers dies under load: nobody who has heard nothing yet is refused."""
+    """One of two workers dies under load: all are answered, those who had heard something as well, as if it had not."""
     stage = play.stage
 
-    async def asking(index: int) -> Any:
-        await asyncio.sleep(index / 20)
-        if index == 20:
-            stage.stack.processes("decode_worker")[0].kill()
-        return (await stage.complete({"prompt": f"Go {index}", "max_tokens": 8})).status
+    def body(index: int) -> dict[str, Any]:
+        prompt = f"Go {index}"
+        return {"prompt": prompt, "max_tokens": 200, "ignore_eos": True, "temperature": 0, "stream": index % 2 == 0}
 
-    assert set(await asyncio.gather(*map(asking, range(60)))) == {200}
+    async def asking(index: int) -> Reply:
+        await asyncio.sleep(index / 10)
+        if index == 50:
+            stage.stack.processes("decode_worker")[0].kill()
+        return await stage.complete(body(index))
+
+    replies = await asyncio.gather(*map(asking, range(300)))
+    for index, reply in enumerate(replies):
+        reply.check()
+        assert (reply.status, reply.reason, reply.tokens if not reply.is_stream else 200) == (200, "length", 200), index
+    assert [(await stage.complete(body(index))).text for index in range(300)] == [reply.text for reply in replies]
 
 
 async def b174(play: Play) -> None:
-    """The brokers freeze for a moment, one after the other: no process ends, and requests are served again."""
+    """The brokers freeze for a moment, one after the other: no process ends, and requests are served again.
+
+    Then they are away for longer, and so is a link, where connections can be made bad.
+    """
     stage = play.stage
     before = {process.pid for process in stage.stack.processes("gateway") + stage.stack.processes("scheduler")}
     for broker in ("nats", "valkey"):
@@ -96,6 +109,7 @@ async def b174(play: Play) -> None:
             assert time.monotonic() < until_s
             await asyncio.sleep(0.05)
     assert {process.pid for process in stage.stack.processes("gateway") + stage.stack.processes("scheduler")} == before
+    await outages(play.scratch)
 
 
 async def b176(play: Play) -> None:
