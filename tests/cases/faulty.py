@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from redis.asyncio import Redis
 
@@ -41,7 +42,12 @@ async def collide(folder: Path, prompts: int) -> None:
 async def _keys(running: Pipeline) -> int:
     """Of the index: one for each hash, and that of the cell's term."""
     user = "supervisor"
-    options = {"username": user, "password": running.valkey.passwords[user], "protocol": 2, "driver_info": None}
+    options: dict[str, Any] = {
+        "username": user,
+        "password": running.valkey.passwords[user],
+        "protocol": 2,
+        "driver_info": None,
+    }
     async with Redis.from_url(running.valkey.url, **options) as client:
         told = await client.info("keyspace")
     return int(told["db0"]["keys"])
