@@ -17,7 +17,7 @@ from services.gateway.keys import Caller
 from services.gateway.reply import Receive, Scope, Send
 from services.gateway.respond import head_of, source_of
 from services.gateway.server import UNREAD_TIMEOUT_S
-from services.gateway.service import Service, accounted, check_open, new_request_id, open_stream, queue
+from services.gateway.service import Service, accounted, check_open, new_request_id, open_chat, queue
 from services.gateway.shapes import ChunkWriter
 from services.gateway.stream import ClientGone, Stream
 from services.gateway.validate import Kind
@@ -75,7 +75,7 @@ class ChatSocket:
         try:
             origin = origin_of(socket.scope, arrived_s)
             check_open(service, origin.caller)
-            stream = open_stream(service, Kind.CHAT, payload, new_request_id(Kind.CHAT), origin, must_stream=True)
+            stream = open_chat(service, payload, new_request_id(Kind.CHAT), origin)
         except HeadraceError as error:
             await _send(socket, errors_http.body_of(error))
             if service.door.is_shut:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 
 from libs.contracts.errors import HeadraceError
 from services.gateway import reply
@@ -13,7 +13,7 @@ from services.gateway.quota_headers import quota_headers
 from services.gateway.reply import Headers, Receive, Scope, Send
 from services.gateway.respond import respond
 from services.gateway.server import UNREAD_TIMEOUT_S
-from services.gateway.service import Origin, Service, accounted, check_open, new_request_id, open_streams, queue
+from services.gateway.service import Origin, Service, all_accounted, check_open, new_request_id, open_streams, queue
 from services.gateway.stream import ClientGone, Stream
 from services.gateway.unread import while_read
 from services.gateway.validate import Kind, is_name
@@ -61,9 +61,7 @@ class Generate:
 
     async def _serve(self, streams: Sequence[Stream], caller: Caller, send: Send, headers: Headers) -> None:
         """Send the request on and answer it."""
-        async with AsyncExitStack() as stack:
-            for stream in streams:
-                await stack.enter_async_context(accounted(self._service, stream))
+        async with all_accounted(self._service, streams):
             try:
                 quotas = [await queue(self._service, stream, caller) for stream in streams]
             except HeadraceError as error:

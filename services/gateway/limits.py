@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
-from libs.contracts.errors import InvalidRequest, ModelNotFound
+from libs.contracts.errors import InvalidRequest
 
 MAX_CHOICES: Final = 128
 
@@ -17,19 +17,6 @@ class Limits:
     max_choices: int = MAX_CHOICES
     sampling: Mapping[str, float] = field(default_factory=dict)  # what its makers recommend, by the names of fields
     is_strict: bool = False  # fields that nobody knows are refused
-
-    def of(self, name: str) -> "Limits":
-        """These, for the one model that they are of. Raises ModelNotFound."""
-        if name != self.model:
-            raise ModelNotFound(f"the model {name[:100]!r} does not exist", param="model")
-        return self
-
-
-class Lookup(Protocol):
-    """Finds what the model of a name allows."""
-
-    def of(self, name: str) -> Limits:
-        """Raises ModelNotFound."""
 
 
 def token_ids(name: str, ids: Sequence[object], limits: Limits) -> tuple[int, ...]:

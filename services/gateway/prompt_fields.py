@@ -11,12 +11,13 @@ from libs.contracts.messages import Prompt
 from libs.text.chat_messages import plain_messages
 from services.gateway import schemas
 from services.gateway.bounds import integer
+from services.gateway.json_depth import is_too_deep
 from services.gateway.limits import Limits, token_ids
 from services.gateway.schemas import ChatBody, CompletionBody
 
 MAX_MESSAGES: Final = 4096
 MAX_ARGUMENTS_BYTES: Final = 16 << 10
-MAX_ARGUMENTS_DEPTH: Final = 16
+MAX_ARGUMENTS_DEPTH: Final = 16  # of objects and lists, as the body is counted
 WHOLE_CONTEXT: Final = -1
 RESERVED_ARGUMENTS: Final = frozenset(
     {"add_generation_prompt", "chat_template", "continue_final_message", "conversation", "documents", "messages"}
@@ -82,14 +83,9 @@ def _arguments(given: dict[str, msgspec.Raw] | None) -> bytes:
     text = msgspec.json.encode(given)
     if len(text) > MAX_ARGUMENTS_BYTES:
         raise InvalidRequest(f"at most {MAX_ARGUMENTS_BYTES} bytes are allowed", param="chat_template_kwargs")
-    if _depth(msgspec.json.decode(text)) > MAX_ARGUMENTS_DEPTH:
-        raise InvalidRequest("chat_template_kwargs is nested too deeply", param="chat_template_kwargs")
+    if is_too_deep(text, MAX_ARGUMENTS_DEPTH):
+        raise InvalidRequest(f"at most {MAX_ARGUMENTS_DEPTH} levels are allowed", param="chat_template_kwargs")
     return text
-
-
-def _depth(value: object) -> int:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max(map(_depth, inner), default=0)
 
 
 def _message(message: schemas.Message) -> dict[str, object]:

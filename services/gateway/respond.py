@@ -40,7 +40,7 @@ def source_of(stream: Stream) -> Source:
     echo = Echo()
     if request.echo:
         asked = request.logprobs.echo
-        echo = Echo(_echoed_text(stream))
+        echo = Echo(echoed_text(stream))
         if asked >= 0:
             echo = Echo(echo.text, ids, tuple(_first(notes, asked)))
     return Source(ids, echo, scores)
@@ -54,8 +54,11 @@ def _names(stream: Stream) -> TokenNames:
     return TokenNames(stream.tokenizer, by_id=stream.request.names_by_id)
 
 
-def _echoed_text(stream: Stream) -> str:
+def echoed_text(stream: Stream) -> str:
+    """What stands before the text of each of its choices; known from the first delta on."""
     request, prompt = stream.request, stream.request.prompt
+    if not request.echo:
+        return ""
     if request.kind is Kind.CHAT:
         return request.begins_with
     if prompt.kind == "text" and not prompt.last_tokens:

@@ -19,24 +19,22 @@ from libs.contracts import codec
 from libs.contracts.errors import HeadraceError, Unauthorized
 from libs.contracts.messages import (
     GenerateChunk,
-    GeneratedText,
     GenerateRequest,
-    GenerateResponse,
     ListModelsRequest,
     ListModelsResponse,
     ServedModel,
     TokenizeRequest,
     TokenizeResponse,
-    TokenUsage,
 )
 from libs.runtime.logs import get_logger
+from services.gateway.batch import merged
 from services.gateway.errors_grpc import status_of, trailers_of
 from services.gateway.keys import Caller, Keys
 from services.gateway.respond import gathered
-from services.gateway.rpc_request import http_body, tokenize_messages
+from services.gateway.rpc_reply import Chunks, response
+from services.gateway.rpc_request import http_body, tokenize_body
 from services.gateway.server import UNREAD_TIMEOUT_S
-from services.gateway.service import Origin, Service, accounted, check_open, new_request_id, open_stream, queue
-from services.gateway.shapes import Delta, Usage
+from services.gateway.service import Origin, Service, all_accounted, check_open, new_request_id, open_streams, queue
 from services.gateway.stream import ClientGone, Stream
 from services.gateway.tokens import TokenizerClient, prompt_to_tokenize
 
@@ -95,26 +93,27 @@ class Inference:
         return caller
 
     async def _generate(self, payload: bytes, caller: Caller, context: Context) -> bytes:
-        async with self._opened(payload, caller, context, stream=False) as stream:
-            choices = tuple(_text(delta) for delta in await gathered(stream))
-            stream.observer.told()
-            return codec.encode(GenerateResponse(stream.request_id, choices, _usage(stream.usage)))
+        async with self._opened(payload, caller, context, stream=False) as streams:
+            choices = [await gathered(stream) for stream in streams]
+            for stream in streams:
+                stream.observer.told()
+            return codec.encode(response(streams, choices))
 
     async def _generate_stream(self, payload: bytes, caller: Caller, context: Context) -> None:
-        async with self._opened(payload, caller, context, stream=True) as stream:
-            is_first = True
-            async for delta in stream.deltas():
-                text_ns = time.monotonic_ns()
-                await _write(context, GenerateChunk(stream.request_id, _text(delta), _usage(stream.usage)))
+        async with self._opened(payload, caller, context, stream=True) as streams:
+            chunks = Chunks(streams)
+            async for stream, delta in merged(streams):
+                text_ns, is_first = time.monotonic_ns(), not chunks.has_begun(stream)
+                await _write(context, chunks.next(stream, delta))
                 if is_first:
                     stream.observer.wrote(text_ns)
-                is_first = False
-            stream.observer.told()
+            for stream in streams:
+                stream.observer.told()
 
     async def _tokenize(self, payload: bytes, caller: Caller, context: Context) -> bytes:
         request = codec.decode(TokenizeRequest, payload)
         limits = self._service.catalog.of(request.model)
-        prompt = prompt_to_tokenize(request.prompt, tokenize_messages(request))
+        prompt = prompt_to_tokenize(tokenize_body(request))
         ids = await self._tokenizer.ids(
             limits.model, prompt, add_special_tokens=request.add_special_tokens is not False
         )
@@ -128,20 +127,26 @@ class Inference:
         return codec.encode(ListModelsResponse(models))
 
     @asynccontextmanager
-    async def _opened(self, payload: bytes, caller: Caller, context: Context, *, stream: bool) -> AsyncIterator[Stream]:
-        """A request that is on its way, until the block has told its client all of it. Raises HeadraceError."""
+    async def _opened(
+        self, payload: bytes, caller: Caller, context: Context, *, stream: bool
+    ) -> AsyncIterator[tuple[Stream, ...]]:
+        """A stream for each prompt of a request, on their way until the block has told its client all of it.
+
+        Raises HeadraceError.
+        """
         service, arrived_s = self._service, asyncio.get_running_loop().time()
         check_open(service, caller)
         kind, body = http_body(codec.decode(GenerateRequest, payload), stream=stream, left_s=context.time_remaining())
         traceparent, trace_key = _metadata(context, "traceparent"), _metadata(context, TRACE_KEY)
         origin = Origin(caller, arrived_s, traceparent, trace_key.encode())
         request_id = new_request_id(kind)
-        opened = open_stream(service, kind, body, request_id, origin)
-        async with accounted(service, opened):
-            await queue(service, opened, caller)
-            name = opened.request.client_id or request_id
+        streams = open_streams(service, kind, body, request_id, origin)
+        async with all_accounted(service, streams):
+            for opened in streams:
+                await queue(service, opened, caller)
+            name = streams[0].request.client_id or request_id
             await context.send_initial_metadata((("x-request-id", name),))
-            yield opened
+            yield streams
 
 
 def _metadata(context: Context, name: str) -> str:
@@ -155,23 +160,6 @@ def _address(peer: str) -> str:
     """Of `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000` the address alone."""
     kind, _, rest = unquote(peer).partition(":")
     return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else peer
-
-
-def _text(delta: Delta) -> GeneratedText:
-    notes = [note for note in delta.notes if note is not None]
-    return GeneratedText(
-        delta.index,
-        delta.text,
-        tuple(delta.token_ids),
-        delta.finish_reason or "",
-        tuple(note.logprob for note in notes),
-        tuple(token_id for note in notes for token_id in note.top_ids),
-        tuple(logprob for note in notes for logprob in note.top_logprobs),
-    )
-
-
-def _usage(usage: Usage) -> TokenUsage:
-    return TokenUsage(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
 
 
 async def _write(context: Context, chunk: GenerateChunk) -> None:

@@ -4,8 +4,8 @@ import asyncio
 import hmac
 import secrets
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from libs.contracts.errors import HeadraceError, InvalidRequest
@@ -66,22 +66,20 @@ def check_open(service: Service, caller: Caller) -> None:
     service.hub.check_room(Standing(caller.tenant, caller.first_priority))
 
 
-def open_stream(
-    service: Service, kind: Kind, payload: bytes, request_id: str, origin: Origin, *, must_stream: bool = False
-) -> Stream:
-    """The request in a JSON body, its bounds kept, where one prompt is all that may be asked.
+def open_chat(service: Service, payload: bytes, request_id: str, origin: Origin) -> Stream:
+    """The chat in a JSON body, its bounds kept, that is to be streamed.
 
     Raises: InvalidRequest, ModelNotFound, ContextTooLong; Unavailable where no cell serves its model.
     """
-    stream, *others = open_streams(service, kind, payload, request_id, origin)
-    assert not others, "only HTTP takes several prompts"
-    if must_stream and not stream.request.stream:
+    stream, *others = open_streams(service, Kind.CHAT, payload, request_id, origin)
+    assert not others, "a chat has one prompt"
+    if not stream.request.stream:
         raise InvalidRequest("the answer comes in chunks here: send stream: true", param="stream")
     return stream
 
 
 def open_streams(service: Service, kind: Kind, payload: bytes, request_id: str, origin: Origin) -> tuple[Stream, ...]:
-    """One for each prompt of the request in a JSON body. Raises as open_stream does."""
+    """One for each prompt of the request in a JSON body. Raises as open_chat does."""
     read_ns = time.monotonic_ns()
     request = validate(kind, payload, service.catalog, first_priority=origin.caller.first_priority)
     service.door.check(request.model)
@@ -122,6 +120,15 @@ async def queue(service: Service, stream: Stream, caller: Caller) -> Quota | Non
         raise
     stream.observer.record.queued_ns = time.monotonic_ns()
     return quota
+
+
+@asynccontextmanager
+async def all_accounted(service: Service, streams: Sequence[Stream]) -> AsyncIterator[None]:
+    """As `accounted`, for all prompts of one request."""
+    async with AsyncExitStack() as stack:
+        for stream in streams:
+            await stack.enter_async_context(accounted(service, stream))
+        yield
 
 
 @asynccontextmanager

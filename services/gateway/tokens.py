@@ -68,11 +68,14 @@ class TokenizerClient:
         return tuple(reply.ids)
 
 
-def prompt_to_tokenize(prompt: str | None, messages: list[schemas.Message] | None) -> Prompt:
-    """Raises InvalidRequest unless exactly one is there."""
-    if (prompt is None) == (messages is None):
+def prompt_to_tokenize(body: TokenizeBody) -> Prompt:
+    """Raises InvalidRequest, among others unless exactly one of prompt and messages is there."""
+    if (body.prompt is None) == (body.messages is None):
         raise InvalidRequest("either prompt or messages is needed", param="prompt")
-    return Prompt(text=prompt, kind="text") if prompt is not None else chat_prompt(messages or [])
+    if body.messages is None:
+        return Prompt(text=body.prompt or "", kind="text")
+    chat = chat_prompt(body.messages)
+    return ended(chat, body.add_generation_prompt, body.continue_final_message, body.chat_template_kwargs)
 
 
 class Tokens:
@@ -89,9 +92,7 @@ class Tokens:
         for name, neutral in NEUTRAL.items():
             if not schemas.is_neutral(getattr(body, name), neutral):
                 raise InvalidRequest(f"{name} with this value is not supported", param=name)
-        prompt = prompt_to_tokenize(body.prompt, body.messages)
-        if body.messages is not None:
-            prompt = ended(prompt, body.add_generation_prompt, body.continue_final_message, body.chat_template_kwargs)
+        prompt = prompt_to_tokenize(body)
         ids = await self._client.ids(limits.model, prompt, add_special_tokens=body.add_special_tokens is not False)
         return _json({"count": len(ids), "max_model_len": limits.max_model_len, "tokens": ids, "token_strs": None})
 

@@ -17,7 +17,8 @@ from libs.contracts.tenancy import FIRST_PRIORITY, LAST_PRIORITY
 from libs.contracts.token_rules import MAX_STOP_TOKEN_IDS
 from services.gateway import schemas
 from services.gateway.bounds import integer, number, text
-from services.gateway.limits import Limits, Lookup, token_ids
+from services.gateway.catalog import Catalog
+from services.gateway.limits import Limits, token_ids
 from services.gateway.logit_fields import bad_words, logit_params
 from services.gateway.logprob_fields import NOTHING, Asked, asked_logprobs
 from services.gateway.prompt_fields import echoed_chat, prompts_of
@@ -78,7 +79,7 @@ class ValidRequest:
 def validate(
     kind: Kind,
     payload: bytes,
-    models: Lookup,
+    catalog: Catalog,
     *,
     first_priority: int = FIRST_PRIORITY,
     draw_seed: Callable[[], int] = lambda: secrets.randbits(DRAWN_SEED_BITS),
@@ -89,7 +90,7 @@ def validate(
     """
     is_chat = kind is Kind.CHAT
     body = schemas.decode(ChatBody, payload) if is_chat else schemas.decode(CompletionBody, payload)
-    limits = models.of(body.model)
+    limits = catalog.of(body.model)
     recommend(body, limits.sampling)
     if limits.is_strict and (name := schemas.unknown(type(body), payload)):
         raise InvalidRequest(f"{name[:100]} is no field of this API", param=name[:100])

@@ -29,6 +29,7 @@ class Play:
     stage: Stage
     names: dict[str, Any] = field(default_factory=dict)  # beside those of the stage
     scratch: Path = Path()
+    is_whole: bool = False  # what takes long is done, too
     is_alone: bool = True  # else others run on its stage, so that it is never calm meanwhile
 
     @property

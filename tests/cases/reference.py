@@ -51,6 +51,18 @@ def greedy_ids(
     return ids
 
 
+def overtaking(model_dir: Path, prompt_ids: Sequence[int], token_id: int, *, repetition: float) -> int:
+    """An id that is not in the prompt, less likely than this one that is, and likelier once that is penalised."""
+    logits_V = _oracle(model_dir).logits(prompt_ids, Cache())
+    plain = float(logits_V[token_id])
+    penalised = plain / repetition if plain > 0 else plain * repetition
+    distance_V = (logits_V - (plain + penalised) / 2).abs()
+    distance_V[list(prompt_ids)] = torch.inf
+    rival = int(distance_V.argmin())
+    assert penalised + MINIMUM_GAP < logits_V[rival] < plain - MINIMUM_GAP
+    return rival
+
+
 def prompt_logprobs(model_dir: Path, ids: Sequence[int]) -> list[float]:
     """Of each id but the first, given those before it."""
     oracle = Oracle(model_dir)

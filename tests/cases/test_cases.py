@@ -38,10 +38,10 @@ async def test_every_case_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("name", _cases())
-async def test_case(name: str, stages: Stages, tmp_path: Path) -> None:
+async def test_case(name: str, stages: Stages, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """It is answered as it should be, and the stack is as before."""
     stage = await stages.get(STAGE_OF.get(name, MAIN))
-    await _play(name, stage, tmp_path)
+    await _play(Play(read_cases()[name], stage, scratch=tmp_path, is_whole=request.config.getoption("whole")))
 
 
 @pytest.mark.whole
@@ -52,18 +52,16 @@ async def test_case_beside_streams(name: str, stages: Stages, tmp_path: Path) ->
     over = asyncio.Event()
     streams = [asyncio.create_task(_stream(stage, seed, over)) for seed in range(STREAMS)]
     try:
-        await _play(name, stage, tmp_path, is_alone=False)
+        await _play(Play(read_cases()[name], stage, scratch=tmp_path, is_alone=False))
     finally:
         over.set()
         await asyncio.gather(*streams)
     await stage.calm()
 
 
-async def _play(name: str, stage: Stage, scratch: Path, *, is_alone: bool = True) -> None:
-    case = read_cases()[name]
-    play = Play(case, stage, scratch=scratch, is_alone=is_alone)
-    await checks().get(name, _is_refused)(play)
-    if case["expect"].get("alive"):
+async def _play(play: Play) -> None:
+    await checks().get(play.case["id"], _is_refused)(play)
+    if play.case["expect"].get("alive"):
         await play.calm()
 
 

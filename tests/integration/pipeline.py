@@ -6,14 +6,16 @@ A test plays the clients, and the host that ends workers. What a request must yi
 import asyncio
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -43,6 +45,7 @@ class Answer:
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     ids: list[int] = field(default_factory=list)
+    cached_tokens: int = 0  # of the prompt, where usage is asked for
     finish: str = ""
     error: dict[str, Any] = field(default_factory=dict)
     broken: bool = False
@@ -63,6 +66,7 @@ class Pipeline:
         self.killed: list[str] = []
         self._restarts: dict[str, dict[str, Any]] = {}  # by incarnation, how it was started
         self.settings: dict[str, dict[str, object]] = {service: {} for service in SERVICES}
+        self.modules = {service: f"services.{service}" for service in SERVICES}
         self.folder, self._open = folder, AsyncExitStack()
         _write_tokenizer(folder)
 
@@ -96,7 +100,7 @@ class Pipeline:
         environ = {f"HR_{service.upper()}_{name.upper()}": str(value) for name, value in values.items()}
         with (self.folder / f"{service}.log").open("ab") as log:
             self.processes[service] = subprocess.Popen(
-                [sys.executable, "-m", f"services.{service}"], cwd=ROOT, env={"PATH": os.defpath, **environ}, stderr=log
+                [sys.executable, "-m", self.modules[service]], cwd=ROOT, env={"PATH": os.defpath, **environ}, stderr=log
             )
 
     def end(self, service: str) -> None:
@@ -173,6 +177,12 @@ class Pipeline:
         except TimeoutError:
             raise AssertionError(f"running, waiting, held, freeing, requests, sequences: {left}") from None
 
+    async def gauges(self) -> dict[str, float]:
+        """How many requests run and wait, as /metrics tells it."""
+        text = (await self._client.get("/metrics")).text
+        found = re.findall(r"^vllm:num_requests_(running|waiting)\{[^}]*\} (\S+)$", text, re.MULTILINE)
+        return {name: float(value) for name, value in found}
+
     async def ask(
         self, ids: Sequence[int], max_tokens: int, *, seen: Answer | None = None, key: str = "", **more: object
     ) -> Answer:
@@ -230,11 +240,14 @@ class Pipeline:
 
 
 @asynccontextmanager
-async def pipeline(folder: Path, **settings: dict[str, object]) -> AsyncIterator[Pipeline]:
-    """A running pipeline without workers; `settings` are by service."""
+async def pipeline(
+    folder: Path, *, modules: Mapping[str, str] = MappingProxyType({}), **settings: dict[str, object]
+) -> AsyncIterator[Pipeline]:
+    """A running pipeline without workers; `settings` are by service, and so are `modules` to run in its place."""
     nats, valkey = NatsServer(folder), ValkeyServer(folder)
     running = Pipeline(folder, nats, valkey)
     running.settings |= settings
+    running.modules |= modules
     try:
         await load_once(valkey.url, valkey.passwords["supervisor"])
         await running.open()
@@ -257,6 +270,8 @@ def _take(answer: Answer, line: str) -> None:
     if "error" in event:
         answer.error = event["error"]
         return
+    if usage := event.get("usage"):
+        answer.cached_tokens = usage["prompt_tokens_details"]["cached_tokens"]
     for choice in event["choices"]:
         if choice.get("token_ids"):
             answer.ids += choice["token_ids"]

@@ -25,8 +25,16 @@ class StructuredOutputs:
 
 
 @dataclass(frozen=True, slots=True)
+class RawPrompt:
+    """One of several prompts: either of the two is set."""
+
+    text: str | None = None
+    ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """Exactly one of prompt, prompt_ids and messages is set."""
+    """Exactly one of prompt, prompt_ids, prompts and messages is set."""
 
     model: str
     prompt: str | None = None
@@ -64,6 +72,10 @@ class GenerateRequest:
     cache_salt: str | None = None
     request_id: str | None = None  # comes back as metadata x-request-id
     structured_outputs: StructuredOutputs | None = None
+    prompts: tuple[RawPrompt, ...] = ()  # each is the request alone; choices are numbered prompt by prompt
+    chat_template_kwargs: str | None = None  # of messages: an object of JSON
+    echo: bool | None = None  # the prompt before each choice's text
+    prompt_logprobs: int | None = None  # of the prompt's tokens, as logprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +92,17 @@ class GeneratedText:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptTokens:
+    """Of a prompt that is echoed, or whose log-probabilities are told: these are of all ids after the first."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...] = ()
+    ranks: tuple[int, ...] = ()  # 1: the likeliest
+    top_ids: tuple[int, ...] = ()  # equally many for each
+    top_logprobs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TokenUsage:
     prompt_tokens: int
     completion_tokens: int
@@ -90,7 +113,8 @@ class TokenUsage:
 class GenerateResponse:
     request_id: str
     choices: tuple[GeneratedText, ...]
-    usage: TokenUsage
+    usage: TokenUsage  # of all prompts
+    prompts: tuple[PromptTokens, ...] = ()  # in the order of the request
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +122,7 @@ class GenerateChunk:
     request_id: str
     delta: GeneratedText
     usage: TokenUsage  # so far
+    prompt: PromptTokens | None = None  # with the first delta of the prompt's choices
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +133,9 @@ class TokenizeRequest:
     prompt: str | None = None
     messages: tuple[ChatMessage, ...] = ()
     add_special_tokens: bool | None = None
+    add_generation_prompt: bool | None = None  # this and what follows is of messages
+    continue_final_message: bool | None = None
+    chat_template_kwargs: str | None = None  # an object of JSON
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ import re
 import signal
 import time
 from contextlib import suppress
-from typing import Any
 
 import httpx
 
+from tests.cases.faulty import outages
 from tests.cases.play import Play
+from tests.cases.reply import Reply
 from tests.cases.stage import Stage
 
 GET = {"method": "GET"}
@@ -70,20 +71,31 @@ async def b170(play: Play) -> None:
 
 
 async def b172(play: Play) -> None:
-    """One of two workers dies under load: nobody who has heard nothing yet is refused."""
-    stage = play.stage
+    """One of two workers dies under load: all are answered, also those that had heard something, as if it had not."""
+    stage, tokens = play.stage, 100
 
-    async def asking(index: int) -> Any:
-        await asyncio.sleep(index / 20)
-        if index == 20:
+    async def ask(index: int, *, stream: bool) -> Reply:
+        body = {"prompt": f"Go {index % 20}", "max_tokens": tokens, "ignore_eos": True, "temperature": 0}
+        reply: Reply = await stage.complete({**body, "stream": stream})
+        return reply
+
+    async def ask_in_turn(index: int) -> Reply:
+        await asyncio.sleep(index / 10)
+        if index == 50:
             stage.stack.processes("decode_worker")[0].kill()
-        return (await stage.complete({"prompt": f"Go {index}", "max_tokens": 8})).status
+        return await ask(index, stream=index % 2 == 0)
 
-    assert set(await asyncio.gather(*map(asking, range(60)))) == {200}
+    expected = [(await ask(index, stream=False)).text for index in range(20)]
+    for index, reply in enumerate(await asyncio.gather(*map(ask_in_turn, range(300)))):
+        reply.check()
+        assert (reply.status, reply.reasons, reply.text) == (200, ["length"], expected[index % 20])
 
 
 async def b174(play: Play) -> None:
-    """The brokers freeze for a moment, one after the other: no process ends, and requests are served again."""
+    """The brokers freeze for a moment, one after the other: no process ends, and requests are served again.
+
+    Then they are away for longer, and so is a link, where connections can be made bad.
+    """
     stage = play.stage
     before = {process.pid for process in stage.stack.processes("gateway") + stage.stack.processes("scheduler")}
     for broker in ("nats", "valkey"):
@@ -96,6 +108,7 @@ async def b174(play: Play) -> None:
             assert time.monotonic() < until_s
             await asyncio.sleep(0.05)
     assert {process.pid for process in stage.stack.processes("gateway") + stage.stack.processes("scheduler")} == before
+    await outages(play.scratch)
 
 
 async def b176(play: Play) -> None:

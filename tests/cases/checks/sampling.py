@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.cases.play import Play
-from tests.cases.reference import greedy_ids
+from tests.cases.reference import greedy_ids, overtaking
 
 TOKENS, LEAST = 24, 8  # compared, unless two ids are as good as each other before
 
@@ -59,15 +59,24 @@ async def b060(play: Play) -> None:
 async def b061(play: Play) -> None:
     """Presence and frequency are counted in the answer alone, repetition in the prompt as well.
 
-    Log-probabilities are told before penalties, so it is ids that are compared, with those of a plain computation.
+    Log-probabilities are told before penalties, so the fourth has the alternatives of the first, and it is ids that
+    are compared, with those of a plain computation.
     """
-    plain, presence, frequency, _ = await play.play()
+    plain, presence, frequency, repetition = await play.play()
     assert plain.text == presence.text == frequency.text
     assert plain.lists == presence.lists == frequency.lists
+    (plain_tops,), (tops,) = (reply.lists["top_logprobs"] for reply in (plain, repetition))
+    assert len(plain_tops) >= 5 and plain_tops.items() <= tops.items()
     penalties: tuple[dict[str, float], ...] = ({}, {"presence": 2.0}, {"frequency": 2.0}, {"repetition": 1.8})
     answers = [await _ids_of(play, index, penalty) for index, penalty in enumerate(penalties)]
     assert len({answer[0] for answer in answers[:3]}) == 1
-    two = [play.stage.ids(" Paris")[0], 9]
+    assert answers[3] != answers[0]
+    prompt_ids = (await play.send(0, return_token_ids=True)).choices()[0]["prompt_token_ids"]
+    paris = prompt_ids[1]
+    rival = await asyncio.to_thread(overtaking, play.stage.model_dir, prompt_ids, paris, repetition=1.8)
+    first = [(await _ids_of(play, index, penalties[index], allowed=[paris, rival]))[0] for index in (0, 1, 2, 3)]
+    assert first == [paris, paris, paris, rival], "what the prompt has is less likely, by repetition alone"
+    two = [paris, 9]
     unbound, frequent = [await _ids_of(play, index, penalties[index], allowed=two) for index in (0, 2)]
     assert set(frequent) == set(two) and frequent != unbound, "what is there often enough gives way"
 

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from tests.cases.faulty import collide
 from tests.cases.play import Play
 
 SOON_S = 2.0
@@ -108,7 +109,10 @@ async def b127(play: Play) -> None:
 
 
 async def b128(play: Play) -> None:
-    """Two-block prompts that differ in one token, in any place, are told apart: tokens are compared, not hashes."""
+    """Two-block prompts that differ in one token, in any place, are told apart: tokens are compared, not hashes.
+
+    What that means where hashes collide, tests/unit/scheduler/test_sharing.py shows for the scheduler alone.
+    """
 
     def body(at: int) -> dict[str, Any]:
         ids = [11, *[9] * at, 10 + at, *[9] * (31 - at)]
@@ -117,6 +121,8 @@ async def b128(play: Play) -> None:
     fresh = [(await play.stage.complete(body(at))).text for at in range(32)]
     again = [(await play.stage.complete(body(at))).text for at in range(32)]
     assert fresh == again and len(set(fresh)) > 1
+    if play.is_whole:
+        await collide(play.scratch, 300)
 
 
 async def b129(play: Play) -> None:

@@ -40,7 +40,14 @@ MAX_BODY_BYTES = 4096
 REQUEST_TIMEOUT_S = 30.0
 SAMPLE_KEY = "look at this one"
 LIMITS = Limits(MODEL, MAX_MODEL_LEN, ByteTokenizer.vocab_size)
-CATALOG = Catalog([Model(LIMITS, ByteTokenizer(), tokenizer_info({"eos_token": "<eos>"}, None, LIMITS))])
+
+
+def catalog_of(limits: Limits) -> Catalog:
+    """Of one model."""
+    return Catalog([Model(limits, ByteTokenizer(), tokenizer_info({"eos_token": "<eos>"}, None, limits))])
+
+
+CATALOG = catalog_of(LIMITS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from libs.contracts.errors import InvalidRequest
 from libs.contracts.messages import Delivered
 from services.gateway.validate import Kind, ValidRequest, validate
 from tests.unit.gateway.backend import TERM
-from tests.unit.gateway.conftest import LIMITS, Gateway
+from tests.unit.gateway.conftest import CATALOG, LIMITS, Gateway
 
 
 def valid(**fields: Any) -> ValidRequest:
     body = {"model": LIMITS.model, "prompt": "x", "use_beam_search": True, **fields}
-    return validate(Kind.COMPLETION, json.dumps(body).encode(), LIMITS)
+    return validate(Kind.COMPLETION, json.dumps(body).encode(), CATALOG)
 
 
 def test_the_width_is_at_least_the_number_of_answers() -> None:

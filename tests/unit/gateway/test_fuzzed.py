@@ -14,7 +14,7 @@ from services.gateway import schemas
 from services.gateway.charges import estimated_tokens
 from services.gateway.tokens import DetokenizeBody, TokenizeBody
 from services.gateway.validate import Kind, ValidRequest, validate
-from tests.unit.gateway.conftest import LIMITS
+from tests.unit.gateway.conftest import CATALOG, LIMITS
 
 NASTY: list[Any] = [
     None,
@@ -108,7 +108,7 @@ def test_no_value_of_any_field_is_more_than_a_refusal(kind: Kind) -> None:
     taken = refused = 0
     for payload in _bodies(kind, GIVEN[kind], body):
         try:
-            _sent(validate(kind, payload, LIMITS))
+            _sent(validate(kind, payload, CATALOG))
             taken += 1
         except InvalidRequest as error:
             msgspec.json.encode(error.message)
@@ -122,7 +122,7 @@ def test_no_value_of_any_field_is_more_than_a_refusal(kind: Kind) -> None:
 def test_what_is_hardly_a_body_is_the_clients_error(kind: Kind, payload: bytes) -> None:
     """NaN, Infinity, broken UTF-8, depth, a million elements."""
     with pytest.raises(InvalidRequest):
-        validate(kind, payload, LIMITS)
+        validate(kind, payload, CATALOG)
 
 
 @pytest.mark.parametrize("kind", [TokenizeBody, DetokenizeBody])

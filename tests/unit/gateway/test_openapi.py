@@ -18,7 +18,7 @@ from services.gateway.limits import Limits
 from services.gateway.openapi import openapi
 from services.gateway.openapi_fields import request_fields
 from services.gateway.validate import Kind, validate
-from tests.unit.gateway.conftest import LIMITS, Gateway
+from tests.unit.gateway.conftest import CATALOG, LIMITS, Gateway
 
 DOCS = Path(__file__).parents[3] / "docs" / "api.md"
 NUMBERS = ("minimum", "maximum", "exclusiveMinimum")
@@ -56,7 +56,7 @@ def _accepts(kind: Kind, name: str, value: Any) -> bool:
     along = ALONG.get(name, {}) if value else {}
     body = {**GIVEN[kind], **along, name: value}
     try:
-        validate(kind, msgspec.json.encode(body), LIMITS)
+        validate(kind, msgspec.json.encode(body), CATALOG)
     except InvalidRequest as error:
         assert error.param == name, error.message
         return False
@@ -92,7 +92,7 @@ def test_every_default_is_what_leaving_a_field_out_does(kind: Kind) -> None:
     for name, words in _typed(kind).items():
         if "default" in words:
             plain, told = (
-                validate(kind, msgspec.json.encode(body), LIMITS, draw_seed=lambda: 7)
+                validate(kind, msgspec.json.encode(body), CATALOG, draw_seed=lambda: 7)
                 for body in (GIVEN[kind], {**GIVEN[kind], name: words["default"]})
             )
             assert plain == told, name

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from libs.contracts.errors import ContextTooLong, InvalidRequest
+from services.gateway.prompt_fields import MAX_ARGUMENTS_DEPTH
 from tests.unit.gateway.conftest import MAX_MODEL_LEN
 from tests.unit.gateway.test_validate import chat, complete
 
@@ -80,3 +81,14 @@ def test_template_arguments_are_passed_on() -> None:
 
     assert msgspec.json.decode(arguments) == {"enable_thinking": False, "n": [1, {"x": "é"}]}
     assert chat(chat_template_kwargs={}).prompt.arguments_json == b""
+
+
+@pytest.mark.parametrize("innermost", [b"1", b"[]"])
+def test_template_arguments_may_be_nested_so_deep_as_is_told(innermost: bytes) -> None:
+    """Objects and lists are counted, the outermost as well; what is in the innermost is none."""
+    levels = MAX_ARGUMENTS_DEPTH - 1 - (innermost == b"[]")
+    deepest = msgspec.json.decode(b"[" * levels + innermost + b"]" * levels)
+
+    assert chat(chat_template_kwargs={"x": deepest}).prompt.arguments_json
+    with pytest.raises(InvalidRequest, match="at most 16 levels"):
+        chat(chat_template_kwargs={"x": [deepest]})

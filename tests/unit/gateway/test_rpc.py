@@ -3,6 +3,7 @@
 import json
 from dataclasses import fields
 
+import msgspec
 import pytest
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2
@@ -16,9 +17,16 @@ from libs.contracts.errors import (
     Unavailable,
     all_kinds,
 )
-from libs.contracts.messages import ChatMessage, GenerateRequest, StructuredOutputs, TokenBias
+from libs.contracts.messages import (
+    ChatMessage,
+    GenerateRequest,
+    RawPrompt,
+    StructuredOutputs,
+    TokenBias,
+    TokenizeRequest,
+)
 from services.gateway import errors_grpc, errors_http, rpc_server
-from services.gateway.rpc_request import PROMPTS, http_body
+from services.gateway.rpc_request import PROMPTS, http_body, tokenize_body
 from services.gateway.schemas import ChatBody, CompletionBody
 from services.gateway.validate import Kind
 
@@ -82,6 +90,33 @@ def test_messages_make_a_chat_and_ids_a_completion() -> None:
 
     assert (chat, completion) == (Kind.CHAT, Kind.COMPLETION)
     assert json.loads(payload) == {"model": "m", "prompt": [5, 6], "stream": True}
+
+
+def test_several_prompts_are_a_list_in_http() -> None:
+    """Texts and ids, also beside each other; each is one of the two."""
+    several = GenerateRequest("m", prompts=(RawPrompt("hi"), RawPrompt(ids=(5, 6))), echo=True, prompt_logprobs=0)
+
+    assert body(several) == {"model": "m", "prompt": ["hi", [5, 6]], "echo": True, "prompt_logprobs": 0}
+    for neither_nor in (RawPrompt(), RawPrompt("", (5,))):
+        with pytest.raises(InvalidRequest, match="either text or ids") as raised:
+            body(GenerateRequest("m", prompts=(RawPrompt("hi"), neither_nor)))
+        assert raised.value.param == "prompt"
+
+
+def test_variables_of_a_template_are_an_object_in_a_text() -> None:
+    """All of it: nothing that follows gets into the body."""
+    hi = (ChatMessage("user", "hi"),)
+    chat = GenerateRequest("m", messages=hi, chat_template_kwargs='{"a": [1, {"b": 2.50}], "c": "\\u00e9"}')
+    _, payload = http_body(chat, stream=False, left_s=None)
+
+    assert b'"chat_template_kwargs":{"a":[1, {"b": 2.50}],"c":"\\u00e9"}' in payload
+    asked = TokenizeRequest("m", messages=hi, chat_template_kwargs='{"a":1}', add_generation_prompt=False)
+    told = tokenize_body(asked)
+    assert (told.chat_template_kwargs, told.add_generation_prompt) == ({"a": msgspec.Raw(b"1")}, False)
+    for text in ("", "{", "[]", "null", '{}, "priority": -100', '{"a": }', '{"a": 1}}', '{"a":' + "[" * 100_000):
+        with pytest.raises(InvalidRequest) as raised:
+            body(GenerateRequest("m", messages=hi, chat_template_kwargs=text))
+        assert raised.value.param == "chat_template_kwargs"
 
 
 def test_a_deadline_is_the_timeout() -> None:

@@ -19,7 +19,7 @@ from services.gateway.validate import Kind, validate
 from tests.fakes.tiny_model import make_tiny_model
 from tests.unit.gateway.asgi import Call
 from tests.unit.gateway.backend import MODEL, ByteTokenizer, cell_record
-from tests.unit.gateway.conftest import LIMITS, Gateway, running_gateway
+from tests.unit.gateway.conftest import LIMITS, Gateway, catalog_of, running_gateway
 
 OTHER, ALIAS = "org/other-1.5", "small"
 SHORTER = Limits(OTHER, 16, ByteTokenizer.vocab_size)
@@ -151,7 +151,7 @@ def test_what_the_makers_recommend_stands_where_nothing_is_said(
     """Field by field, and not for a beam search."""
     payload = msgspec.json.encode({"model": MODEL, "prompt": "hi", **body})
 
-    params = validate(Kind.COMPLETION, payload, replace(LIMITS, sampling=RECOMMENDED)).params
+    params = validate(Kind.COMPLETION, payload, catalog_of(replace(LIMITS, sampling=RECOMMENDED))).params
 
     assert (params.temperature, params.top_p, params.top_k, params.repetition_penalty) == expected
 

@@ -9,7 +9,7 @@ from libs.contracts.errors import InvalidRequest
 from services.gateway.validate import Kind, validate
 from tests.unit.gateway.asgi import events, text_of
 from tests.unit.gateway.backend import MODEL
-from tests.unit.gateway.conftest import LIMITS, running_gateway
+from tests.unit.gateway.conftest import CATALOG, running_gateway
 from tests.unit.gateway.test_generate import play
 from tests.unit.gateway.test_validate import complete
 
@@ -38,8 +38,8 @@ def test_a_priority_or_timeout_beyond_its_bounds_is_named(field: str, values: li
 def test_a_key_bounds_the_priority() -> None:
     """Who asks for none gets the earliest that is both allowed and no earlier than usual."""
     payload = msgspec.json.encode({"model": MODEL, "prompt": "hi"})
-    assert validate(Kind.COMPLETION, payload, LIMITS, first_priority=7).priority == 7
-    assert validate(Kind.COMPLETION, payload, LIMITS, first_priority=-7).priority == 0
+    assert validate(Kind.COMPLETION, payload, CATALOG, first_priority=7).priority == 7
+    assert validate(Kind.COMPLETION, payload, CATALOG, first_priority=-7).priority == 0
 
 
 async def test_a_timeout_below_the_servers_limit_is_the_deadline() -> None:

@@ -10,7 +10,7 @@ from services.gateway.stream import LOST_S, NEVER_CAME_S, ClientGone, Phase, Str
 from services.gateway.validate import Kind, validate
 from services.gateway.wire import Ticket
 from tests.unit.gateway.backend import CELL, MODEL, ByteTokenizer, row
-from tests.unit.gateway.conftest import LIMITS
+from tests.unit.gateway.conftest import CATALOG
 
 ID = "cmpl-1"
 ACCEPTED = Accepted(ID, 1, CELL, 3, ())
@@ -18,7 +18,7 @@ UNKNOWN = Resent(False, 0, (), (), "")
 
 
 def stream() -> Stream:
-    request = validate(Kind.COMPLETION, b'{"model":"bytes","prompt":"x"}', LIMITS)
+    request = validate(Kind.COMPLETION, b'{"model":"bytes","prompt":"x"}', CATALOG)
     return Stream(Ticket(ID, "g", 100.0, 0), request, ByteTokenizer(), Observer(ID, request, Metrics(MODEL), 0.0))
 
 
@@ -64,7 +64,7 @@ async def test_cached_tokens_are_those_of_the_first_token() -> None:
 async def test_a_slow_reader_gets_several_tokens_at_once() -> None:
     """Nothing piles up but text."""
     subject = stream()
-    subject.request = validate(Kind.COMPLETION, b'{"model":"bytes","prompt":"x","stream":true}', LIMITS)
+    subject.request = validate(Kind.COMPLETION, b'{"model":"bytes","prompt":"x","stream":true}', CATALOG)
     subject.on_accepted(ACCEPTED, 1.0)
     for position, token_id in enumerate(b"abc"):
         subject.on_row(row(ID, position, [token_id]), CELL, 2.0)

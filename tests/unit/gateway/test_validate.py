@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from libs.contracts.errors import InvalidRequest, ModelNotFound
 from services.gateway.validate import Kind, ValidRequest, validate
 from tests.unit.gateway.backend import MODEL
-from tests.unit.gateway.conftest import LIMITS, MAX_MODEL_LEN
+from tests.unit.gateway.conftest import CATALOG, LIMITS, MAX_MODEL_LEN, catalog_of
 
 SEED = 1234
 
@@ -21,12 +21,12 @@ MESSAGES = [{"role": "user", "content": "hi"}]
 
 def complete(**fields: Any) -> ValidRequest:
     payload = msgspec.json.encode({"model": MODEL, "prompt": "hi", **fields})
-    return validate(Kind.COMPLETION, payload, LIMITS, draw_seed=lambda: SEED)
+    return validate(Kind.COMPLETION, payload, CATALOG, draw_seed=lambda: SEED)
 
 
 def chat(**fields: Any) -> ValidRequest:
     payload = msgspec.json.encode({"model": MODEL, "messages": MESSAGES, **fields})
-    return validate(Kind.CHAT, payload, LIMITS, draw_seed=lambda: SEED)
+    return validate(Kind.CHAT, payload, CATALOG, draw_seed=lambda: SEED)
 
 
 def test_a_bare_completion_gets_the_defaults_of_the_api() -> None:
@@ -55,7 +55,7 @@ def test_two_requests_without_a_seed_get_different_ones() -> None:
     """No hidden fixed seed: answers differ, yet each can be done again from its own."""
     payload = msgspec.json.encode({"model": MODEL, "prompt": "hi"})
 
-    seeds = {validate(Kind.COMPLETION, payload, LIMITS).params.seed for _ in range(8)}
+    seeds = {validate(Kind.COMPLETION, payload, CATALOG).params.seed for _ in range(8)}
 
     assert len(seeds) == 8 and all(0 <= seed < 1 << 63 for seed in seeds)
 
@@ -214,14 +214,14 @@ def test_another_model_does_not_exist(model: str) -> None:
 def test_what_is_not_a_body_is_refused(payload: bytes) -> None:
     """Malformed, nested without end, or numbers that are none: always InvalidRequest."""
     with pytest.raises(InvalidRequest):
-        validate(Kind.COMPLETION, payload, LIMITS)
+        validate(Kind.COMPLETION, payload, CATALOG)
 
 
 def test_the_last_of_two_equal_keys_counts() -> None:
     """As JSON decoders commonly have it."""
     payload = b'{"model":"bytes","prompt":"a","prompt":"b","max_tokens":1,"max_tokens":2}'
 
-    request = validate(Kind.COMPLETION, payload, LIMITS)
+    request = validate(Kind.COMPLETION, payload, CATALOG)
 
     assert (request.prompt.text, request.params.max_tokens) == ("b", 2)
 
@@ -247,7 +247,7 @@ def test_any_values_are_taken_or_refused_by_type(fields: dict[str, Any]) -> None
     except (UnicodeEncodeError, OverflowError):
         return
     try:
-        validate(Kind.COMPLETION, payload, LIMITS)
+        validate(Kind.COMPLETION, payload, CATALOG)
     except InvalidRequest as error:
         assert error.message
 
@@ -259,7 +259,7 @@ def test_a_negative_seed_is_the_same_64_bits_unsigned() -> None:
 
 def test_unknown_fields_can_be_refused() -> None:
     """By a setting; what OpenAI has and we do without is no unknown field."""
-    strict = replace(LIMITS, is_strict=True)
+    strict = catalog_of(replace(LIMITS, is_strict=True))
     known = msgspec.json.encode({"model": MODEL, "prompt": "hi", "user": "u", "metadata": {}, "min_p": 0.1})
 
     assert validate(Kind.COMPLETION, known, strict).params.min_p == 0.1

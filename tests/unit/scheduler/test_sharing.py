@@ -72,6 +72,20 @@ def test_a_full_hit_needs_no_chunk() -> None:
     assert chunk_items(cell) == chunks
 
 
+def test_prompts_whose_blocks_have_one_hash_are_told_apart() -> None:
+    """Tokens are compared, not hashes: nobody finds what is another's, and each finds all of its own again."""
+    cell = hybrid(blocks=128)
+    for run, cached in enumerate((0, 31)):
+        for first in range(32):
+            name, ids = f"{run}-{first}", (first, *prompt(31))
+            arrived = cell.arrival(name, ids, params(4))
+            cell.turn(replace(arrived, sequence=replace(arrived.sequence, block_hashes=(b"x", b"x"))))
+            cell.run()
+            assert (cell.log(name), cell.choice(name).cached_tokens) == (expected(ids, params(4))[0], cached)
+            cell.deliver(name)
+    assert cell.is_clean
+
+
 def test_an_answer_is_a_prefix_of_the_next_turn() -> None:
     """Generated blocks are cached as soon as their last token is committed."""
     cell = hybrid()
