@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import nats.errors
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 DOUBTED = 1024  # more than are said until a dead connection is noticed
 
@@ -18,20 +19,20 @@ class Acks:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._said = deque[str](maxlen=DOUBTED)
+        self._said = deque[tuple[int, str]](maxlen=DOUBTED)  # the message's number in its stream, where it is acked
 
-    async def say(self, subject: str) -> None:
-        """`subject` is where its message wants it."""
-        self._said.append(subject)
-        await self._publish(subject)
+    async def say(self, message: Msg) -> None:
+        self._said.append((message.metadata.sequence.stream, message.reply))
+        await self._publish(message.reply)
 
-    async def repeat(self) -> None:
-        for subject in tuple(self._said):
+    async def repeat(self, delivered: int) -> None:
+        """`delivered` is the number of the last message that the consumer was given, as the broker knows it.
+
+        Later ones were given by a store that is lost: their numbers mean other messages now.
+        """
+        self._said = deque([said for said in self._said if said[0] <= delivered], DOUBTED)
+        for _, subject in tuple(self._said):
             await self._publish(subject)
-
-    def forget(self) -> None:
-        """The consumer is a new one: its numbers mean other messages."""
-        self._said.clear()
 
     async def _publish(self, subject: str) -> None:
         with suppress(nats.errors.Error):

@@ -65,7 +65,7 @@ class Work:
 
     async def ack(self) -> None:
         """Done: the message leaves the queue. Not awaited at the broker, but said again after a reconnect."""
-        await self._acks.say(self._message.reply)
+        await self._acks.say(self._message)
 
     async def reject(self) -> None:
         """It is no message of ours: it leaves the queue and must not come again."""
@@ -162,7 +162,7 @@ class _StandingPull:
 
     def __init__(self, client: Client, js: JetStreamContext, order: Order) -> None:
         self._client, self._js, self._order = client, js, order
-        self.acks, self._created_at = Acks(client), datetime.min
+        self.acks = Acks(client)
         self._next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{order.stream}.{order.consumer}"
         self._pull_request = json.dumps({"batch": 1, "expires": int(PULL_EXPIRES_S * 1e9)}).encode()
         self._inbox = client.new_inbox()
@@ -193,7 +193,6 @@ class _StandingPull:
                 return None
             if message is None:
                 await self._declare(take_over=False)  # its store may be a new one
-                await self.acks.repeat()
                 return None
             if message.reply:
                 return message  # also one that answers an older pull: it is delivered and must not be lost
@@ -237,9 +236,7 @@ class _StandingPull:
         while True:
             try:
                 info = await self._js.add_consumer(order.stream, config, timeout=DECLARE_TIMEOUT_S)
-                if info.created != self._created_at:
-                    self._created_at = info.created
-                    self.acks.forget()
+                await self.acks.repeat(info.delivered.stream_seq if info.delivered else 0)
                 return
             except APIError as error:
                 if error.err_code in ERR_NOT_UNIQUE:
