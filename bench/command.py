@@ -19,10 +19,15 @@ from libs.engine.model_config import load_model_config
 
 Tell = Callable[[str], None]
 
+OWN = "headrace"
+DTYPE = "bfloat16"  # of the stack that is measured, unless one is said
+
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """`base_url` names a stack that runs already; empty, one is started. `peers` are names of bench.peers.install."""
+    """`base_url` names a stack that runs already; empty, one is started. `peers` are names of bench.peers.install,
+    or `headrace-<dtype>`: another stack of ours.
+    """
 
     model_dir: Path
     scenarios: tuple[Scenario, ...]
@@ -30,6 +35,7 @@ class BenchOptions:
     log_dir: Path  # what the servers print, and the run directory of ours: two benches at once would measure each other
     base_url: str = ""
     api_key: str = ""
+    dtype: str = DTYPE
     peers: tuple[str, ...] = ()
     json_path: Path | None = None
     html_path: Path | None = None
@@ -69,13 +75,18 @@ def _write(report: Report, options: BenchOptions) -> None:
 
 def _launches(options: BenchOptions) -> list[Launch]:
     """Ours first. The peers' code is imported only where one is asked for."""
-    given = Launch("headrace", (), options.model_dir.name)
-    launches = [given if options.base_url else own_stack(options.model_dir, options.log_dir / "run")]
-    if options.peers:
-        from bench.peers.install import launch_peer
+    given = Launch(OWN, (), options.model_dir.name)
+    ours = own_stack(OWN, options.model_dir, options.log_dir / "run", options.dtype)
+    return [given if options.base_url else ours, *(_peer(name, options) for name in options.peers)]
 
-        launches += [launch_peer(name, options.model_dir) for name in options.peers]
-    return launches
+
+def _peer(name: str, options: BenchOptions) -> Launch:
+    if name.startswith(f"{OWN}-"):
+        dtype = name.removeprefix(f"{OWN}-")
+        return own_stack(name, options.model_dir, options.log_dir / f"run-{dtype}", dtype)
+    from bench.peers.install import launch_peer
+
+    return launch_peer(name, options.model_dir)
 
 
 @asynccontextmanager
@@ -87,10 +98,10 @@ async def _started(launch: Launch, options: BenchOptions, vocab_size: int) -> As
         yield server
 
 
-def own_stack(model_dir: Path, run_dir: Path) -> Launch:
+def own_stack(name: str, model_dir: Path, run_dir: Path, dtype: str) -> Launch:
     """Ours as `make up` starts it, on another port and in a run directory of its own."""
-    up = ("-m", "cli", "up", "--model", str(model_dir), "--port", "{port}", "--run-dir", str(run_dir))
-    return Launch("headrace", (sys.executable, *up), model_dir.name, start_s=300)
+    up = ("-m", "cli", "up", "--model", str(model_dir), "--dtype", dtype, "--port", "{port}", "--run-dir", str(run_dir))
+    return Launch(name, (sys.executable, *up), model_dir.name, start_s=300)
 
 
 def _side(launch: Launch, server: Server) -> Side:

@@ -245,7 +245,11 @@ def bench(
     base_url: Annotated[
         str, typer.Option(help="A stack that runs already, http://…/v1. [default: starts its own]", show_default=False)
     ] = "",
-    peers: Annotated[str, typer.Option(help="Installed peers to take turns with: llama.cpp,vllm,transformers.")] = "",
+    dtype: Annotated[str, typer.Option(help="As for `up`, of the stack that is started.")] = "bfloat16",
+    peers: Annotated[
+        str,
+        typer.Option(help="To take turns with: llama.cpp,llama.cpp-q8_0,vllm,transformers, or headrace-<dtype>."),
+    ] = "",
     json_path: Annotated[Path | None, typer.Option("--json", help="Write every run to this file.")] = None,
     html_path: Annotated[Path | None, typer.Option("--html", help="Write a page with plots to this file.")] = None,
     compare: Annotated[
@@ -269,6 +273,7 @@ def bench(
             log_dir=cache_root() / "bench",
             base_url=base_url,
             api_key=api_key,
+            dtype=dtype,
             peers=tuple(name.strip() for name in peers.split(",") if name.strip()),
             json_path=json_path,
             html_path=html_path,

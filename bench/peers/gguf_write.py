@@ -1,4 +1,4 @@
-"""Writes a Hugging Face Llama directory as GGUF in bfloat16, so that a peer reads the very same weights."""
+"""Writes a Hugging Face Llama directory as GGUF, so that a peer reads the very same weights, or those in eight bits."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from gguf import GGUFWriter, LlamaFileType
 from gguf.constants import GGMLQuantizationType
+from gguf.quants import quantize
 
 from libs.contracts.errors import ConfigError
 from libs.engine.checkpoint import open_checkpoint
@@ -19,12 +20,16 @@ from libs.engine.model_config import ModelConfig, load_model_config
 
 Bits = npt.NDArray[np.uint16]
 
+FILE_TYPES: Final = {
+    GGMLQuantizationType.BF16: LlamaFileType.MOSTLY_BF16,
+    GGMLQuantizationType.Q8_0: LlamaFileType.MOSTLY_Q8_0,
+}
 NORMAL: Final = 1  # token type of the GGUF specification
 ROTARY: Final = ("attn_q.weight", "attn_k.weight")
 
 
-def write_gguf(model_dir: Path, gguf_path: Path) -> None:
-    """Convert the model; gguf_path appears complete or not at all.
+def write_gguf(model_dir: Path, gguf_path: Path, kind: GGMLQuantizationType = GGMLQuantizationType.BF16) -> None:
+    """Convert the model, its matrices to BF16 or Q8_0; gguf_path appears complete or not at all.
 
     Raises: ConfigError for a damaged model, and for one that is not a plain Llama without padding.
     """
@@ -33,9 +38,10 @@ def write_gguf(model_dir: Path, gguf_path: Path) -> None:
         raise ConfigError(f"{model_dir} is not a plain Llama model, which alone is written as GGUF")
     part = gguf_path.with_suffix(".part")
     writer = GGUFWriter(part, "llama")
+    writer.add_file_type(FILE_TYPES[kind])
     _add_numbers(writer, model, model_dir.name)
     _add_tokenizer(writer, model_dir, model.vocab_size)
-    _add_tensors(writer, model, model_dir)
+    _add_tensors(writer, model, model_dir, kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -55,7 +61,6 @@ def rotary_pair_rows(weight_RI: Bits, head_dim: int) -> Bits:
 
 def _add_numbers(writer: GGUFWriter, model: ModelConfig, name: str) -> None:
     writer.add_name(name)
-    writer.add_file_type(LlamaFileType.MOSTLY_BF16)
     writer.add_vocab_size(model.vocab_size)
     writer.add_context_length(model.max_position_tokens)
     writer.add_embedding_length(model.hidden_size)
@@ -101,7 +106,7 @@ def _add_special_ids(writer: GGUFWriter, config: dict[str, Any], ids: dict[str, 
         writer.add_chat_template(config["chat_template"])
 
 
-def _add_tensors(writer: GGUFWriter, model: ModelConfig, model_dir: Path) -> None:
+def _add_tensors(writer: GGUFWriter, model: ModelConfig, model_dir: Path, kind: GGMLQuantizationType) -> None:
     wanted = [*MODEL_TENSORS] if model.tied_embeddings else [*MODEL_TENSORS, UNTIED_HEAD]
     for layer in range(model.layers):
         wanted += [(f"blk.{layer}.{a}", f"model.layers.{layer}.{b}", axes) for a, b, axes in LAYER_TENSORS]
@@ -110,8 +115,15 @@ def _add_tensors(writer: GGUFWriter, model: ModelConfig, model_dir: Path) -> Non
         tensor = checkpoint.read(hf_name)
         bits = tensor if tensor.dtype == np.uint16 else bf16_bits(tensor.astype(np.float32))
         if len(axes) == 1:  # norms, which llama.cpp reads in float32 only
-            writer.add_tensor(name, (bits.astype(np.uint32) << np.uint32(16)).view(np.float32))
+            writer.add_tensor(name, _floats(bits))
             continue
         if name.endswith(ROTARY):
             bits = rotary_pair_rows(bits, model.head_dim)
-        writer.add_tensor(name, np.ascontiguousarray(bits).view(np.uint8), raw_dtype=GGMLQuantizationType.BF16)
+        weights = np.ascontiguousarray(bits).view(np.uint8)
+        if kind is not GGMLQuantizationType.BF16:
+            weights = quantize(_floats(bits), kind)
+        writer.add_tensor(name, weights, raw_dtype=kind)
+
+
+def _floats(bits: Bits) -> npt.NDArray[np.float32]:
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)

@@ -8,7 +8,7 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -30,17 +30,23 @@ PEERS: Final[Mapping[str, Peer]] = {
     "vllm": vllm,
     "transformers": transformers_generate,
 }
+# What there is to measure beside, and which peer's installation it runs.
+LAUNCHES: Final[Mapping[str, tuple[str, Callable[[Path, Path], Launch]]]] = {
+    **{name: (name, peer.launch) for name, peer in PEERS.items()},
+    "llama.cpp-q8_0": ("llama.cpp", llama_cpp.launch_q8_0),
+}
 ROOT: Final = Path(__file__).parents[2] / ".peers"
 DONE_FILE: Final = "installed"
 
 
 def launch_peer(name: str, model_dir: Path) -> Launch:
     """How the peer serves the model. Raises ConfigError for one that is unknown or not installed."""
-    if name not in PEERS:
-        raise ConfigError(f"no peer {name!r}; there are {', '.join(PEERS)}")
-    if not (ROOT / name / DONE_FILE).exists():
-        raise ConfigError(f"{name} is not installed; `make peers` does it")
-    return PEERS[name].launch(ROOT / name, model_dir)
+    if name not in LAUNCHES:
+        raise ConfigError(f"no peer {name!r}; there are {', '.join(LAUNCHES)}")
+    peer, launch = LAUNCHES[name]
+    if not (ROOT / peer / DONE_FILE).exists():
+        raise ConfigError(f"{peer} is not installed; `make peers` does it")
+    return launch(ROOT / peer, model_dir)
 
 
 def install(name: str) -> None:

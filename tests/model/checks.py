@@ -41,7 +41,9 @@ def _writers(world: World) -> Iterator[str]:
 
 
 def _may_step(worker: Worker, held: Held) -> bool:
-    return not held.is_stopped or (worker.under_way is not None and held in worker.under_way.held)
+    """What has told the candidates of a search has no token left to compute."""
+    advances = held.to_commit > 0 and not held.is_stopped
+    return advances or (worker.under_way is not None and held in worker.under_way.held)
 
 
 def _writable(held: Held) -> set[int]:
