@@ -21,6 +21,7 @@ from nats.js.errors import APIError, NoStreamResponseError
 
 from libs.contracts import flow
 from libs.contracts.errors import Fenced, InvalidRequest, Overloaded, Unavailable
+from libs.runtime.acks import Acks
 from libs.runtime.logs import get_logger
 
 DUPLICATE_WINDOW_S = 120
@@ -55,17 +56,16 @@ class Order:
 class Work:
     """One message of a work queue, ours until `ack`, `nak`, or the end of the ack wait."""
 
-    def __init__(self, message: Msg, traceparent: str) -> None:
-        self._message = message
+    def __init__(self, message: Msg, traceparent: str, acks: Acks) -> None:
+        self._message, self._acks = message, acks
         self.payload: bytes = message.data
         self.traceparent = traceparent
         self.deliveries: int = message.metadata.num_delivered or 1
         self.stored_at: datetime = message.metadata.timestamp  # UTC; the same at each delivery
 
     async def ack(self) -> None:
-        """Done: the message leaves the queue. Not awaited at the broker; a lost ack means a redelivery."""
-        with suppress(nats.errors.Error):
-            await self._message.ack()
+        """Done: the message leaves the queue. Not awaited at the broker, but said again after a reconnect."""
+        await self._acks.say(self._message)
 
     async def reject(self) -> None:
         """It is no message of ours: it leaves the queue and must not come again."""
@@ -151,7 +151,7 @@ async def pull(
         while True:
             message = await standing.next()
             if message is not None:
-                yield Work(message, (message.headers or {}).get(flow.TRACEPARENT_HEADER, ""))
+                yield Work(message, (message.headers or {}).get(flow.TRACEPARENT_HEADER, ""), standing.acks)
     finally:
         on_reconnect.discard(standing.reconnected)
         await standing.close()
@@ -162,6 +162,7 @@ class _StandingPull:
 
     def __init__(self, client: Client, js: JetStreamContext, order: Order) -> None:
         self._client, self._js, self._order = client, js, order
+        self.acks = Acks(client)
         self._next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{order.stream}.{order.consumer}"
         self._pull_request = json.dumps({"batch": 1, "expires": int(PULL_EXPIRES_S * 1e9)}).encode()
         self._inbox = client.new_inbox()
@@ -234,7 +235,8 @@ class _StandingPull:
         taken = 0
         while True:
             try:
-                await self._js.add_consumer(order.stream, config, timeout=DECLARE_TIMEOUT_S)
+                info = await self._js.add_consumer(order.stream, config, timeout=DECLARE_TIMEOUT_S)
+                await self.acks.repeat(info.delivered.stream_seq if info.delivered else 0)
                 return
             except APIError as error:
                 if error.err_code in ERR_NOT_UNIQUE:

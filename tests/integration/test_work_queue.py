@@ -12,6 +12,7 @@ from libs.contracts.messages import CellRecord
 from libs.runtime.bus import Bus
 from libs.runtime.cells import claim_term
 from libs.runtime.work_queue import Work
+from tests.fakes.proxy import proxy
 from tests.integration.servers import NatsServer
 
 pytestmark = pytest.mark.integration
@@ -93,6 +94,31 @@ async def test_unacknowledged_work_comes_again_and_acknowledged_does_not(own_nat
         await again.ack()
 
         assert (again.deliveries, again.stored_at) == (2, first.stored_at)
+
+
+async def test_an_ack_that_its_connection_took_along_is_said_again(own_nats_server: NatsServer) -> None:
+    """Else the message would stay in its queue for the ack wait. What has come since keeps its place."""
+    async with proxy(own_nats_server.url) as way, own_nats_server.connect("tokenizer") as tokenizer:
+        url, password = f"nats://127.0.0.1:{way.port}", own_nats_server.passwords["scheduler"]
+        async with Bus.connect(url, service="scheduler", user="scheduler", password=password) as bus:
+            await bus.declare_work_queue("sequences", ["sequences.*.*"], max_messages=9)
+            await tokenizer.enqueue("sequences.m.c0", b"a", message_id="a")
+            options = {"consumer": "taker", "ack_wait_s": 3600.0, "max_ack_pending": 8}
+            async with aclosing(bus.work("sequences", filter_subject="sequences.m.c0", **options)) as works:  # type: ignore[arg-type]
+                work = await anext(works)
+                taking = asyncio.create_task(anext(works))
+                way.up.silence()
+                await work.ack()
+                way.reset()
+                way.heal()
+
+                await tokenizer.enqueue("sequences.m.c0", b"b", message_id="b")
+
+                assert (await asyncio.wait_for(taking, SOON_S)).payload == b"b"
+                async with asyncio.timeout(SOON_S):
+                    while (state := (await bus._js.stream_info("sequences")).state).messages > 1:
+                        await asyncio.sleep(0.01)
+                assert (state.messages, state.first_seq) == (1, 2)
 
 
 async def test_a_new_consumer_takes_over_and_the_old_one_is_fenced(own_nats_server: NatsServer) -> None:
