@@ -24,6 +24,7 @@ from libs.contracts.messages import (
     GenerateResponse,
     ListModelsRequest,
     ListModelsResponse,
+    RawPrompt,
     ServedModel,
     TokenIds,
     TokenizeRequest,
@@ -34,7 +35,7 @@ from services.gateway.rpc import Inference
 from tests.fakes.collector import Collector
 from tests.integration.gateway_stage import KEY, MAX_MODEL_LEN, Stack, gateway_stage, ids_of
 from tests.integration.servers import NatsServer, free_port
-from tests.unit.gateway.backend import MODEL
+from tests.unit.gateway.backend import MODEL, PROMPT_IDS
 from tests.unit.text.small_model import EOS
 
 pytestmark = pytest.mark.integration
@@ -114,7 +115,15 @@ async def test_a_chat_and_a_completion_come_whole(doors: Doors) -> None:
         answer = await call
         assert (answer.choices[0].text, answer.choices[0].token_ids) == ("ab", tuple(ids_of("ab")))
         assert (request.prompt.ids, request.params.max_tokens, request.params.seed) == ((5, 6), 2, 7)
-    assert (await doors.stack.backend.told(Delivered)).request_id != request.request_id
+        assert (await doors.stack.backend.told(Delivered)).request_id != request.request_id
+
+        several = GenerateRequest(MODEL, prompts=(RawPrompt("x"), RawPrompt(ids=(5,))), max_tokens=1, echo=True)
+        call = client.call("Generate", several, GenerateResponse)
+        for text in "ab":
+            await doors.stack.answer(ids_of(text), "length")
+        answer = await call
+        assert [(one.index, one.text[-1]) for one in answer.choices] == [(0, "a"), (1, "b")]
+        assert answer.choices[0].text == "xa" and [one.token_ids for one in answer.prompts] == [PROMPT_IDS] * 2
 
 
 async def test_tokens_stream_as_they_come_and_a_cancelled_call_is_cancelled(doors: Doors) -> None:
