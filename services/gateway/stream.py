@@ -68,6 +68,7 @@ class Stream:
         self._unknown_since_s: float | None = None  # the scheduler does not know this request
         self._failure: HeadraceError | ClientGone | None = None
         self._outgoing: list[StopAt | Delivered] = []
+        self._stops: list[tuple[Choice, int]] = []  # at a position, of which the scheduler is still to be told
         self._wake = asyncio.Event()
 
     @property
@@ -269,11 +270,17 @@ class Stream:
             if choice.repair:
                 choice.repair.heard(now_s)
         if choice.stopped_at is not None and not was_stopped:
-            self._outgoing.append(StopAt(self.request_id, choice.index, choice.stopped_at, epoch=choice.epoch))
+            self._stops.append((choice, choice.stopped_at))
         self._progress()
 
     def _progress(self) -> None:
-        """Complete the request when every choice has ended, and let its reader go on."""
+        """Complete the request when every choice has ended, and let its reader go on.
+
+        A stop is told once the prompt's scores are here: who has nothing left to compute will not compute them again.
+        """
+        if self._stops and self._is_scored:
+            self._outgoing += [StopAt(self.request_id, c.index, position, epoch=c.epoch) for c, position in self._stops]
+            self._stops = []
         reasons = {choice.reason for choice in self.choices}
         if "" not in reasons and (self._is_scored or reasons & {ERROR, DEAD_END}):
             totals = tuple(choice.tokens for choice in self.choices)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from libs.contracts.messages import Accepted, Delivered, PromptScores, Request
+from libs.contracts.messages import Accepted, Delivered, PromptScores, Request, StopAt
 from services.gateway.notes import Note, TokenNames, notes_of
 from tests.unit.gateway.asgi import Call, events, text_of
-from tests.unit.gateway.backend import CELL, EOS, ByteTokenizer
+from tests.unit.gateway.backend import CELL, EOS, TERM, ByteTokenizer
 from tests.unit.gateway.conftest import Gateway
 
 PROMPT = b"hey"
@@ -171,6 +171,18 @@ async def test_scores_that_come_late_are_waited_for(gateway: Gateway) -> None:
 
     (choice,) = (await call.json())["choices"]
     assert choice["logprobs"]["token_logprobs"] == [None, -0.5, -0.25, 0]
+
+
+async def test_a_stop_is_told_once_the_prompt_is_scored(gateway: Gateway) -> None:
+    """Should the worker be lost before it tells the scores, the scheduler has what it needs to compute them again."""
+    call = gateway.complete(prompt="hey", prompt_logprobs=0, stop=["c"], max_tokens=9)
+    request = await play(gateway, b"abc", "", 0)
+    await asyncio.sleep(0.02)
+    assert gateway.backend.control.empty()
+    gateway.backend.scores[request.request_id] = PromptScores(1, (-0.5, -0.25), (1, 3), (), ())
+
+    assert await gateway.backend.told(StopAt) == StopAt(request.request_id, 0, 2, TERM, 1)
+    assert (await call.json())["choices"][0]["text"] == "ab"
 
 
 async def test_a_chat_may_repeat_how_its_answer_begins(gateway: Gateway) -> None:
