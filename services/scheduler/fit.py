@@ -5,7 +5,6 @@ steady decode does not wash out what a long chunk costs. An outlier counts as a 
 """
 
 from dataclasses import dataclass
-from math import inf
 
 TOKENS_SCALE = 256.0  # batches of this size weigh like the constant term
 ROWS_SCALE = 16.0
@@ -24,11 +23,6 @@ class StepTimeFit:
     def predict_s(self, tokens: int, rows: int) -> float:
         """0 before the first report."""
         return self.base_s + self.per_token_s * tokens + self.per_row_s * rows
-
-    def rows_within(self, seconds: float) -> float:
-        """As many as may decode a token each in a step of that time. Infinite before the first report."""
-        a_row_s = self.per_token_s + self.per_row_s
-        return max(0.0, seconds - self.base_s) / a_row_s if a_row_s else inf
 
     def report(self, tokens: int, rows: int, seconds: float) -> None:
         self.reports += 1

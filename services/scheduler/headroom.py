@@ -2,9 +2,8 @@
 
 For each other tenant as many places are kept as it could use lately, up to an equal part. Beyond that a tenant may have
 KEPT_RATIO times as many places, and as many blocks, as are left (Choudhury and Hahne, "Dynamic Queue Length
-Thresholds", 1998): of a cell that nobody else uses seven eighths. And more than its part only while all rows together
-decode within ROWS_PART of the ITL target: the rest of a step is for who comes next. Where there never was another
-tenant it has everything.
+Thresholds", 1998): of a cell that nobody else uses seven eighths. Where there never was another tenant it has
+everything.
 """
 
 from collections import Counter
@@ -12,10 +11,9 @@ from collections import Counter
 from services.scheduler.choice import Choice
 from services.scheduler.lately import Lately
 from services.scheduler.reasons import Reason
-from services.scheduler.state import DECODE, State
+from services.scheduler.state import State
 
 KEPT_RATIO = 7
-ROWS_PART = 0.5
 
 
 def hold(state: State, choice: Choice, now_s: float) -> bool:
@@ -50,22 +48,19 @@ def _places(state: State) -> Counter[str]:
 
 def _is_full(state: State, choice: Choice, places: Counter[str], now_s: float) -> bool:
     """Whether its tenant has to wait for the end of a request of its own."""
-    tenant = choice.sequence.tenant
-    own, left = places[tenant], state.policy.max_running - places.total()
+    own = places[choice.sequence.tenant]
+    left = state.policy.max_running - places.total()
     if choice.was_admitted or not own or left <= 0:
         return False
+    kept = _kept_places(state, choice.sequence.tenant, places, now_s)
+    return left <= kept or own >= KEPT_RATIO * left or _takes_blocks(state, choice)
+
+
+def _kept_places(state: State, tenant: str, places: Counter[str], now_s: float) -> int:
+    """For the others, beside those that they have."""
     wanted = {other: lately.most(now_s) for other, lately in state.wanted.items() if other != tenant}
     part = state.policy.max_running // (1 + sum(most > 0 for most in wanted.values()))
-    kept = sum(max(0, min(most, part) - places[other]) for other, most in wanted.items())
-    if left <= kept or own >= KEPT_RATIO * left or _takes_blocks(state, choice):
-        return True
-    return own >= part and places.total() >= _swift_rows(state)
-
-
-def _swift_rows(state: State) -> float:
-    """As many as decode in a part of the ITL target. Infinite while nobody knows how long a step takes."""
-    decoders = (worker for worker in state.workers.values() if worker.role == DECODE and worker.is_ready)
-    return sum(worker.fit.rows_within(ROWS_PART * state.policy.itl_target_s) for worker in decoders)
+    return sum(max(0, min(most, part) - places[other]) for other, most in wanted.items())
 
 
 def _takes_blocks(state: State, choice: Choice) -> bool:

@@ -117,21 +117,3 @@ def test_what_was_wanted_is_forgotten_after_a_window_or_two() -> None:
     assert lately.most(100.0 + 2 * WINDOW_S - 1) == 3
     assert lately.most(100.0 + 2 * WINDOW_S) == 1
     assert lately.most(100.0 + 9 * WINDOW_S) == 0
-
-
-def test_more_than_its_part_a_flood_takes_only_while_steps_are_short() -> None:
-    """Beyond an equal part all rows together leave half of the ITL target to who comes next."""
-    cell = hybrid(max_running=32, blocks=512, itl_target_s=0.05)
-    (worker,) = cell.workers.values()
-    worker.step_s, worker.token_s = 0.01, 0.001  # so 15 rows take half of the target
-    for tenant in ("a", "b", "quiet"):
-        for number in range(5):
-            cell.submit(f"{tenant}{number}", prompt(4, 20 * number), params(40), tenant=tenant)
-    cell.run()
-    for number in range(40):
-        cell.submit(f"f{number}", prompt(4, 20 * number), params(40), tenant="flood")
-
-    assert 14 <= running(cell, "flood") <= 16
-    worker.step_s, worker.token_s = 0.01, 0.0001
-    cell.run(until=lambda: running(cell, "flood") > 20)
-    assert running(cell, "flood") > 20
