@@ -85,8 +85,12 @@ def logged(state: State, log: RequestLog, now_s: float) -> None:
 
 
 def heard(state: State, choice: Choice, epoch: int, now_s: float) -> None:
-    """Its gateway names the attempt that it listens to: one begun without its answer may be below that."""
-    if choice.beam is None and choice.is_blind and choice.is_open and epoch >= choice.epoch:
+    """Its gateway names the attempt that it listens to: one begun without its answer may be below that.
+
+    While the gateway is asked its log will tell, and that answers the attempt it was asked with.
+    """
+    is_begun = choice.is_blind and choice.is_open and choice.phase is not Phase.ASKING
+    if is_begun and choice.beam is None and epoch >= choice.epoch:
         state.counts["raised_unanswered"] += 1
         _raise_above(state, choice, epoch, now_s)
 

@@ -48,6 +48,21 @@ def test_a_question_does_not_answer_for_a_log() -> None:
     assert cell.choice("r").phase is Phase.ASKING and cell.choice("r").epoch == 1
 
 
+def test_nor_does_one_while_a_worker_s_death_is_told() -> None:
+    """It names the attempt that the question has just raised it to; its log comes behind it."""
+    cell = generated_again()
+    cell.gateway.held["r"].epoch = 2
+    (worker,) = cell.workers.values()
+    cell.asks.clear()
+    cell.replace(worker)
+    assert cell.choice("r").phase is Phase.ASKING and cell.choice("r").epoch == 3
+    cell.ask(Resend("r", 0, 0, term=2, epoch=3))
+    cell.gateway_answers = True
+    cell.turn()
+    cell.run()
+    assert cell.log("r") == tuple(cell.gateway.held["r"].ids) == EXPECTED
+
+
 def test_without_an_answer_it_is_generated_again() -> None:
     """After a second; a late answer that nobody wants it still counts."""
     cell, worker = succeeded()
