@@ -162,7 +162,7 @@ class ChunkWriter:
             self._echoed.add(delta.index)
             told = self._echo_text + told
         if told:
-            text = self._text_open + msgspec.json.encode(told) + self._text_close
+            text = self._text_open + sse.text_of(told) + self._text_close
         reason = b'"' + delta.finish_reason.encode() + b'"' if delta.finish_reason else b"null"
         ids = b""
         if self._head.return_token_ids:
@@ -170,7 +170,7 @@ class ChunkWriter:
             if not self._chat:
                 ids, self._prompt_ids = ids + self._prompt_ids, b""
         if self._head.names is not None:
-            ids = b',"logprobs":' + msgspec.json.encode(self._tokens.of(delta)) + ids
+            ids = b',"logprobs":' + sse.text_of(self._tokens.of(delta)) + ids
         else:
             ids = b',"logprobs":null' + ids
         return self._event(delta.index, text, reason, ids, self._usage(usage))
