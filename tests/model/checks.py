@@ -109,7 +109,9 @@ def _may_fail(world: World, call: Call) -> bool:
     if (call.request_id, Reason.GATEWAY_SILENT.value) in ended:
         return True
     if call.outcome == "poison":
-        return world.died.get("Worker", 0) >= DEATHS_OF_POISON
+        states = [scheduler.state for scheduler in world.schedulers if scheduler.state is not None]
+        given_up = sum(book.is_lost for state in states for book in state.workers.values())  # to be ended by their host
+        return world.died.get("Worker", 0) + given_up >= DEATHS_OF_POISON
     return call.outcome in UNACCEPTED and call.is_untouched
 
 
