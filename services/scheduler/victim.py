@@ -4,6 +4,8 @@ It is swapped to the host tier, or computed again; or the one that is out of blo
 either would pay (swap_cost.py).
 """
 
+from collections import Counter
+
 from services.scheduler import residence, swapping, tables
 from services.scheduler.choice import Choice, Phase
 from services.scheduler.order import rank
@@ -56,18 +58,35 @@ def _await_blocks(state: State, needy: Choice) -> None:
 
 
 def give_way(state: State, older: Choice | None = None) -> bool:
-    """Have the youngest choice that keeps blocks without running give them up; only a younger one than `older`."""
-    keeping = [choice for choice in state.choices.values() if _holds_up(state, choice)]
-    giver = max(keeping, key=rank, default=None)
-    if giver is None or (older is not None and rank(giver) <= rank(older)):
-        return False
-    state.queue.wake(tables.release(state.memory, giver))
-    if giver in state.swapped:
-        state.swapped.remove(giver)
-        residence.wait(state, giver)
-    giver.needs_blocks = 0
-    state.counts["kept_blocks_given_up"] += 1
-    return True
+    """Have choices that keep blocks without running give them up, the youngest first, until one comes back; only
+    younger ones than `older`. Whether one did.
+    """
+    references = state.memory.pool.references
+    while (giver := _giver(state, older)) is not None:
+        blocks = _kept(giver)
+        state.queue.wake(tables.release(state.memory, giver))
+        if giver in state.swapped:
+            state.swapped.remove(giver)
+            residence.wait(state, giver)
+        giver.needs_blocks = 0
+        state.counts["kept_blocks_given_up"] += 1
+        if not all(references[block] for block in blocks):
+            return True
+    return False
+
+
+def _giver(state: State, older: Choice | None) -> Choice | None:
+    """The youngest with a block that nobody uses but those who may have to give it up."""
+    keeping = [choice for choice in state.choices.values() if choice.keeps_blocks and not choice.worker]
+    if older is not None:
+        keeping = [choice for choice in keeping if rank(choice) > rank(older)]
+    users, references = Counter(block for choice in keeping for block in _kept(choice)), state.memory.pool.references
+    givers = (choice for choice in keeping if any(references[block] == users[block] for block in _kept(choice)))
+    return max(givers, key=rank, default=None)
+
+
+def _kept(choice: Choice) -> tuple[int, ...]:
+    return (*choice.table, *(tail.block for tail in choice.tails))
 
 
 def forsakes(state: State, swapped: Choice, now_s: float) -> bool:
@@ -84,14 +103,6 @@ def forsakes(state: State, swapped: Choice, now_s: float) -> bool:
     swapped.explain(Reason.PREEMPTED_RECOMPUTE, now_s)
     state.counts["swaps_forsaken"] += 1
     return True
-
-
-def _holds_up(state: State, choice: Choice) -> bool:
-    """It does not run, and blocks are there for it alone."""
-    if choice.worker or not choice.keeps_blocks:
-        return False
-    blocks = (*choice.table, *(tail.block for tail in choice.tails))
-    return any(state.memory.pool.references[block] == 1 for block in blocks)
 
 
 def _costs(state: State, victim: Choice) -> Costs:
