@@ -17,6 +17,7 @@ from libs.engine.gguf_convert import bf16_bits
 from libs.engine.gguf_tensors import LAYER_TENSORS, MODEL_TENSORS, UNTIED_HEAD
 from libs.engine.gguf_tokenizer import CONTROL, USER_DEFINED
 from libs.engine.model_config import ModelConfig, load_model_config
+from libs.engine.native.parts import to_float32
 
 Bits = npt.NDArray[np.uint16]
 
@@ -115,15 +116,11 @@ def _add_tensors(writer: GGUFWriter, model: ModelConfig, model_dir: Path, kind: 
         tensor = checkpoint.read(hf_name)
         bits = tensor if tensor.dtype == np.uint16 else bf16_bits(tensor.astype(np.float32))
         if len(axes) == 1:  # norms, which llama.cpp reads in float32 only
-            writer.add_tensor(name, _floats(bits))
+            writer.add_tensor(name, to_float32(bits, is_bfloat16=True))
             continue
         if name.endswith(ROTARY):
             bits = rotary_pair_rows(bits, model.head_dim)
         weights = np.ascontiguousarray(bits).view(np.uint8)
         if kind is not GGMLQuantizationType.BF16:
-            weights = quantize(_floats(bits), kind)
+            weights = quantize(to_float32(bits, is_bfloat16=True), kind)
         writer.add_tensor(name, weights, raw_dtype=kind)
-
-
-def _floats(bits: Bits) -> npt.NDArray[np.float32]:
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
