@@ -4,13 +4,16 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import nats.errors
 from nats.aio.client import Client, Server
+from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from libs.contracts import flow
 from libs.contracts.errors import ConfigError, Unavailable
+from libs.runtime.cancellation import heed
 from libs.runtime.logs import get_logger
 
 CONNECT_TIMEOUT_S = 1
@@ -29,6 +32,8 @@ log = get_logger("bus")
 class PersistentClient(Client):
     """Reconnects after any error that the broker reports; the library closes for good on those it does not know.
 
+    Whoever is cancelled while it connects, flushes or asks ends: the library may forget it.
+
     A token's way through the broker is on every stream's path, so both its ends skip the library's queues and the
     rounds of the event loop that these take: `write_now` and `hear_at_once`.
     """
@@ -36,6 +41,15 @@ class PersistentClient(Client):
     def __init__(self) -> None:
         super().__init__()
         self._listeners: dict[int, Listener] = {}
+
+    async def connect(self, *args: Any, **options: Any) -> None:
+        await heed(super().connect(*args, **options))
+
+    async def flush(self, *args: Any, **options: Any) -> None:
+        await heed(super().flush(*args, **options))
+
+    async def request(self, *args: Any, **options: Any) -> Msg:
+        return await heed(super().request(*args, **options))
 
     def write_now(self, subject: str, payload: bytes) -> bool:
         """Hand a message to the socket if nothing waits before it; False when it must take the library's way."""
@@ -129,6 +143,7 @@ async def first_connect(
 ) -> None:
     """Connect `client` for good. Raises ConfigError for refused credentials, Unavailable when nobody answers."""
     user, password = credentials
+    is_kept = False
     try:
         async with asyncio.timeout(FIRST_CONNECT_S):  # the library has one limit for this and all later attempts: none
             await client.connect(
@@ -146,13 +161,14 @@ async def first_connect(
                 reconnect_time_wait=FIRST_CONNECT_PAUSE_S,  # type: ignore[arg-type]  # declared int, used as seconds
                 ping_interval=PING_INTERVAL_S,
             )
+        is_kept = True
     except TimeoutError as error:
         raise Unavailable(f"no broker answers at {', '.join(_address(server) for server in servers)}") from error
     except nats.errors.Error as error:
         raise ConfigError("not the address of a broker") from error
     finally:
         callbacks.first_connect = False
-        if not client.is_connected:
+        if not is_kept:
             callbacks.closing = True
             await client.close()
 

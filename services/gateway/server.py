@@ -72,7 +72,8 @@ async def serving(app: Callable[[Scope, Receive, Send], Awaitable[None]], config
     finally:
         server.stop()  # type: ignore[no-untyped-call]
         with suppress(TimeoutError):
-            await asyncio.wait_for(task, STOP_TIMEOUT_S)
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await task
 
 
 def _connections(wanted: int) -> int:

@@ -47,7 +47,8 @@ class BrokerWatch:
         self._heard.clear()
         try:
             await self._bus.publish(inbox, b"")
-            await asyncio.wait_for(self._heard.wait(), ECHO_S)
+            async with asyncio.timeout(ECHO_S):
+                await self._heard.wait()
         except (Unavailable, TimeoutError):
             return False
         return self._bus.connected

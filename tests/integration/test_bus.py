@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -232,3 +233,31 @@ async def test_a_bus_that_is_reconnecting_closes_like_any_other(nats_server: Nat
         await gateway._client._process_op_err(ConnectionResetError())
         for _ in range(turns):
             await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("hears", ["_process_pong", "_request_sub_callback"])
+async def test_who_is_cancelled_in_the_round_of_the_answer_ends(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, hears: str
+) -> None:
+    """A supervisor whose gateway failed meanwhile asked its services on, for five minutes."""
+    async with nats_server.connect("gateway") as gateway:
+        hear = getattr(gateway._client, hears)
+        asked: list[asyncio.Task[None]] = []
+
+        async def hear_and_cancel(*answer: object) -> None:
+            await hear(*answer)
+            asked[0].cancel()
+
+        async def ask_for_ever() -> None:
+            while True:
+                subscription = await gateway.subscribe("tokens.g", lambda payload, traceparent: None)
+                await subscription.close()
+                with suppress(NoResponder):
+                    await gateway.request(flow.control_subject("none"), b"", timeout_s=SOON_S)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(gateway._client, hears, hear_and_cancel)
+            asked.append(asyncio.create_task(ask_for_ever()))
+            await asyncio.wait(asked, timeout=SOON_S)
+
+        assert asked[0].cancelled()
