@@ -10,8 +10,8 @@ T = TypeVar("T")
 async def heed(answer: Awaitable[T]) -> T:
     """What `answer` gives, unless this task is cancelled meanwhile: then CancelledError, also beside an answer.
 
-    In Python 3.11 `asyncio.wait_for` forgets a cancellation in whose round of the loop the answer comes, and whoever asks
-    in a loop never ends. We use `asyncio.timeout` instead; the libraries do not.
+    In Python 3.11 `asyncio.wait_for` forgets a cancellation in whose round of the loop the answer comes, and one who
+    asks in a loop never ends. We use `asyncio.timeout` instead; the libraries do not.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
