@@ -77,11 +77,11 @@ int32_t hr_linear(HrContext* context, const HrLinear* weight, const float* x, in
     const void* input = x;
     if (weight->dtype == HR_INT8) {
       const size_t bytes = static_cast<size_t>(tokens * hr::token_bytes(*weight));
-      const hr::QuantiseArgs args{weight, x, context->normed.at_least<char>(bytes), tokens};
+      const hr::QuantiseArgs args{weight, x, context->own.at_least<char>(bytes), tokens};
       team.add(hr::quantise_tiles(args), [args](int64_t tile, int) { hr::quantise_tile(args, tile); });
       input = args.out;
     } else if (weight->dtype != HR_FLOAT32) {
-      input = rounded<hr::Bf16>(team, context->normed, x, tokens, weight->k);
+      input = rounded<hr::Bf16>(team, context->own, x, tokens, weight->k);
     }
     const hr::LinearArgs args{weight, input, tokens, residual, out};
     team.add(hr::linear_tiles(args), [args](int64_t tile, int) { hr::linear_tile(args, tile); });

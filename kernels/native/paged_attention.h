@@ -4,6 +4,7 @@
 // row of the step has so few that threads would idle, against one piece of them; the last tile of such a row merges its
 // pieces from left to right. What a tile computes for a query row depends on nothing but that row and its KV.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <vector>
@@ -28,6 +29,10 @@ struct AttentionPlan {
   std::vector<float> partials;
   std::vector<std::atomic<int32_t>> counters;  // [split rows, H]
 };
+// Whether tiles merge what others have computed: such a plan's may not be repeated.
+inline bool is_split(const AttentionPlan& plan) {
+  return std::any_of(plan.items.begin(), plan.items.end(), [](const AttentionItem& item) { return item.partial >= 0; });
+}
 void plan_attention(AttentionPlan&, const HrRow* rows, int32_t row_count, int32_t heads, int32_t kv_heads,
                     int32_t head_dim, int32_t window);
 

@@ -1,5 +1,8 @@
 // Norms of few tokens are computed by each thread for itself, right before the product that reads them: cheaper than a
 // phase. Of the last layer's tokens only those that draw go past its keys and values: nobody reads the others.
+//
+// A layer's results stay where they are while the next few layers are computed, each in memory of its own: so long may a
+// thread be late with a tile that another has computed meanwhile.
 #include "native/step.h"
 
 #include <algorithm>
@@ -17,6 +20,7 @@ namespace {
 
 constexpr int32_t FEW_TOKENS = 8;
 constexpr int32_t SCORED_TOGETHER = 32;  // tokens whose logits are in memory at once
+constexpr int64_t KEPT_BYTES = int64_t{1} << 20;  // of layers' results; more where one layer's take more
 
 bool all_finite(const float* x, int64_t count) {
   uint32_t bad = 0;
@@ -31,18 +35,11 @@ bool all_finite(const float* x, int64_t count) {
 class Step {
  public:
   Step(HrContext& context, const StepInput& input) : c_(context), in_(input), model_(*input.model) {
-    const size_t M = static_cast<size_t>(in_.tokens);
     input_dtype_ = input_dtype(model_.dtype);
     kv_dtype_ = kv_dtype(model_.dtype);
-    const size_t bytes = static_cast<size_t>(element_bytes(input_dtype_));
-    const size_t width = size_t(model_.heads) * model_.head_dim, kv = size_t(model_.kv_heads) * model_.head_dim;
-    all_ = {c_.hidden.at_least<float>(M * model_.hidden), in_.tokens};
     own_bytes_ = rounded_up(std::min<int64_t>(in_.tokens, FEW_TOKENS) * most_token_bytes(), LINE_BYTES);
-    prepared_ = c_.normed.at_least<char>(std::max(M * most_token_bytes(), own_bytes_ * c_.prepared.size()));
-    qkv_ = c_.qkv.at_least<float>(M * (width + 2 * kv));
-    q_ = c_.q.at_least<char>(M * width * element_bytes(kv_dtype_));
-    attended_ = c_.attended.at_least<char>(M * width * bytes);
-    gated_ = c_.gated.at_least<char>(M * model_.ffn * bytes);
+    own_ = c_.own.at_least<char>(own_bytes_ * c_.prepared.size());
+    make_room_for_layers();
     for (HrContext::Prepared& prepared : c_.prepared) prepared.input = -1;
     place_tokens();
     place_ends();
@@ -55,19 +52,21 @@ class Step {
   }
 
   void run() {
-    const EmbeddingArgs embedding{model_.embedding, in_.ids, in_.tokens, all_.hidden};
+    const EmbeddingArgs embedding{model_.embedding, in_.ids, in_.tokens, hidden(0)};
     c_.team.label(HR_OP_EMBEDDING);
-    c_.team.add(embedding_tiles(embedding), [embedding](int64_t tile, int) { embedding_tile(embedding, tile); });
+    c_.team.add_repeatable(embedding_tiles(embedding), [embedding](int64_t tile, int) { embedding_tile(embedding, tile); });
     for (int32_t layer = 0; layer + 1 < model_.layers; ++layer) {
-      add_keys(layer);
-      add_attention(layer, all_, in_.rows, c_.plans, q_);
-      add_feed_forward(layer, all_);
+      const Kept kept = begin_layer(layer);
+      add_keys(layer, kept);
+      add_attention(layer, kept, in_.rows, c_.plans);
+      add_feed_forward(layer, kept);
     }
     const int32_t last = model_.layers - 1;
-    add_keys(last);
-    add_ends();
-    add_attention(last, ends_, c_.ends.data(), c_.end_plans, end_q_);
-    add_feed_forward(last, ends_);
+    const Kept kept = begin_layer(last), ends = ends_of(kept);
+    add_keys(last, kept);
+    add_ends(kept, ends);
+    add_attention(last, ends, c_.ends.data(), c_.end_plans);
+    add_feed_forward(last, ends);
     add_head();
     c_.team.lap(HR_OP_PREPARE);
     c_.team.run();
@@ -78,12 +77,17 @@ class Step {
   }
 
  private:
-  // Tokens that go through a layer together.
-  struct Flow {
-    float* hidden;  // [tokens, hidden]
+  // What a layer computes of tokens that go through it together.
+  struct Kept {
     int32_t tokens;
+    float *hidden, *middle, *out;  // [tokens, hidden]: what goes in, what has seen attention, what comes out
+    float *qkv, *sums;             // [tokens, (Q + 2 H) D]; [tokens, 2 F] where the gate is not computed at once
+    char *q, *attended, *gated;    // [tokens, Q D], [tokens, Q D], [tokens, F]
+    char* prepared[4];             // the inputs of its products, where these are prepared in phases of their own
     bool is_few() const { return tokens <= FEW_TOKENS; }
   };
+  enum Product { QKV, O, GATE_UP, DOWN };
+  static constexpr int PARTS_KEPT = 10;
 
   bool has_layer(int32_t windowed) const {
     return std::any_of(model_.layer, model_.layer + model_.layers,
@@ -134,8 +138,64 @@ class Step {
       }
     }
     const size_t count = c_.end_tokens.size();
-    ends_ = {c_.end_hidden.at_least<float>(count * model_.hidden), static_cast<int32_t>(count)};
+    end_hidden_ = c_.end_hidden.at_least<float>(count * model_.hidden);
     end_q_ = c_.end_q.at_least<char>(count * query_bytes());
+  }
+
+  // Memory for the results of as many layers as are kept.
+  void make_room_for_layers() {
+    const int64_t M = in_.tokens, width = int64_t{model_.heads} * model_.head_dim;
+    const int64_t kv = int64_t{model_.kv_heads} * model_.head_dim, bytes = element_bytes(input_dtype_);
+    hidden_bytes_ = rounded_up(M * model_.hidden * int64_t{sizeof(float)}, LINE_BYTES);
+    const int64_t prepared = in_.tokens > FEW_TOKENS ? M * int64_t(most_token_bytes()) : 0;
+    const int64_t sizes[PARTS_KEPT] = {M * (width + 2 * kv) * int64_t{sizeof(float)},
+                                       M * int64_t(query_bytes()),
+                                       M * width * bytes,
+                                       M * model_.ffn * bytes,
+                                       hidden_bytes_,
+                                       gates_at_once() ? 0 : 2 * M * model_.ffn * int64_t{sizeof(float)},
+                                       prepared,
+                                       prepared,
+                                       prepared,
+                                       prepared};
+    layer_bytes_ = 0;
+    for (int i = 0; i < PARTS_KEPT; ++i) {
+      offsets_[i] = layer_bytes_;
+      layer_bytes_ += rounded_up(sizes[i], LINE_BYTES);
+    }
+    kept_layers_ = static_cast<int32_t>(std::clamp<int64_t>(KEPT_BYTES / layer_bytes_, 1, model_.layers));
+    layers_ = c_.layers.at_least<char>(kept_layers_ * layer_bytes_);
+    hidden_ = c_.hidden.at_least<char>((kept_layers_ + 1) * hidden_bytes_);
+    c_.layer_begin.assign(static_cast<size_t>(model_.layers), 0);
+  }
+
+  bool gates_at_once() const {
+    return std::all_of(model_.layer, model_.layer + model_.layers,
+                       [](const HrLayer& layer) { return gate_up_fits(layer.gate_up); });
+  }
+
+  float* hidden(int32_t layer) const {
+    return reinterpret_cast<float*>(hidden_ + layer % (kept_layers_ + 1) * hidden_bytes_);
+  }
+
+  // Nobody may be in the layer whose memory this one takes.
+  Kept begin_layer(int32_t layer) {
+    c_.layer_begin[layer] = c_.team.phases();
+    if (layer >= kept_layers_) c_.team.leave(c_.layer_begin[layer - kept_layers_ + 1]);
+    char* at = layers_ + layer % kept_layers_ * layer_bytes_;
+    const auto part = [&](int i) { return at + offsets_[i]; };
+    const auto floats = [&](int i) { return reinterpret_cast<float*>(part(i)); };
+    return {in_.tokens, hidden(layer), floats(4), hidden(layer + 1), floats(0), floats(5), part(1), part(2), part(3),
+            {part(6), part(7), part(8), part(9)}};
+  }
+
+  // The last layer goes on with the ends alone.
+  Kept ends_of(const Kept& all) const {
+    Kept ends = all;
+    ends.tokens = static_cast<int32_t>(c_.end_tokens.size());
+    ends.hidden = end_hidden_;
+    ends.q = end_q_;
+    return ends;
   }
 
   size_t query_bytes() const { return size_t(model_.heads) * model_.head_dim * element_bytes(kv_dtype_); }
@@ -205,14 +265,14 @@ class Step {
 
   const HrLinear* int8_reader(const HrLinear& weight) const { return weight.dtype == HR_INT8 ? &weight : nullptr; }
 
-  // A product whose input is prepared first: prepare(out) gives the tiles that write it, run(x, tile) computes a tile of
-  // the product. `input` names what is prepared, `op` the product.
+  // A product of a layer whose input is prepared first: prepare(out) gives the tiles that write it, run(x, tile) computes a
+  // tile of the product.
   template <class Prepare, class Run>
-  void add_prepared(const Flow& flow, HrOp op, int64_t input, int64_t tiles, Prepare prepare, Run run) {
+  void add_prepared(const Kept& kept, HrOp op, int32_t layer, Product product, int64_t tiles, Prepare prepare, Run run) {
     c_.team.label(op);
-    if (flow.is_few()) {
-      c_.team.add(tiles, [this, input, prepare, run](int64_t tile, int thread) {
-        char* own = prepared_ + own_bytes_ * thread;
+    if (kept.is_few()) {
+      c_.team.add_repeatable(tiles, [this, input = 4 * layer + product, prepare, run](int64_t tile, int thread) {
+        char* own = own_ + own_bytes_ * thread;
         if (c_.prepared[thread].input != input) {
           const auto args = prepare(own);
           for (int64_t i = 0; i < tiles_of(args); ++i) compute(args, i);
@@ -222,25 +282,26 @@ class Step {
       });
       return;
     }
-    const auto args = prepare(prepared_);
+    char* prepared = kept.prepared[product];
+    const auto args = prepare(prepared);
     c_.team.label(HR_OP_NORM);
-    c_.team.add(tiles_of(args), [args](int64_t tile, int) { compute(args, tile); });
+    c_.team.add_repeatable(tiles_of(args), [args](int64_t tile, int) { compute(args, tile); });
     c_.team.label(op);
-    c_.team.add(tiles, [x = prepared_, run](int64_t tile, int) { run(x, tile); });
+    c_.team.add_repeatable(tiles, [prepared, run](int64_t tile, int) { run(prepared, tile); });
   }
   static int64_t tiles_of(const RmsNormArgs& args) { return rms_norm_tiles(args); }
   static int64_t tiles_of(const QuantiseArgs& args) { return quantise_tiles(args); }
   static void compute(const RmsNormArgs& args, int64_t tile) { rms_norm_tile(args, tile); }
   static void compute(const QuantiseArgs& args, int64_t tile) { quantise_tile(args, tile); }
 
-  // A product, or product and gate, of the norm of the hidden states.
+  // A product, or product and gate, of the norm of the hidden states `x`.
   template <class Run>
-  void add_normed(const Flow& flow, HrOp op, int64_t input, const float* norm, const HrLinear& reader, int64_t tiles,
-                  Run run) {
-    const RmsNormArgs args{flow.hidden, nullptr, norm, nullptr, flow.tokens, model_.hidden, model_.rms_eps, input_dtype_,
+  void add_normed(const Kept& kept, HrOp op, int32_t layer, Product product, const float* x, const float* norm,
+                  const HrLinear& reader, int64_t tiles, Run run) {
+    const RmsNormArgs args{x, nullptr, norm, nullptr, kept.tokens, model_.hidden, model_.rms_eps, input_dtype_,
                            int8_reader(reader)};
     add_prepared(
-        flow, op, input, tiles,
+        kept, op, layer, product, tiles,
         [args](void* out) {
           RmsNormArgs mine = args;
           mine.out = out;
@@ -257,13 +318,18 @@ class Step {
     };
   }
 
-  // hidden += x · weight, x [M, K] of input_dtype_.
-  void add_to_hidden(const Flow& flow, HrOp op, int64_t input, const HrLinear& weight, const char* x) {
-    const LinearArgs product{&weight, x, flow.tokens, flow.hidden, flow.hidden};
-    if (weight.dtype != HR_INT8) return add_linear(op, product);
-    const QuantiseArgs quantise{&weight, reinterpret_cast<const float*>(x), nullptr, flow.tokens};
+  // to = from + x · weight, x [M, K] of input_dtype_.
+  void add_residual(const Kept& kept, HrOp op, int32_t layer, Product which, const HrLinear& weight, const char* x,
+                    const float* from, float* to) {
+    const LinearArgs product{&weight, x, kept.tokens, from, to};
+    if (weight.dtype != HR_INT8) {
+      c_.team.label(op);
+      c_.team.add_repeatable(linear_tiles(product), [product](int64_t tile, int) { linear_tile(product, tile); });
+      return;
+    }
+    const QuantiseArgs quantise{&weight, reinterpret_cast<const float*>(x), nullptr, kept.tokens};
     add_prepared(
-        flow, op, input, linear_tiles(product),
+        kept, op, layer, which, linear_tiles(product),
         [quantise](void* out) {
           QuantiseArgs mine = quantise;
           mine.out = out;
@@ -272,67 +338,69 @@ class Step {
         with_input(product));
   }
 
-  void add_linear(HrOp op, const LinearArgs& args) {
-    c_.team.label(op);
-    c_.team.add(linear_tiles(args), [args](int64_t tile, int) { linear_tile(args, tile); });
-  }
-
   // Queries, keys and values of all tokens; the latter two to their slots.
-  void add_keys(int32_t index) {
+  void add_keys(int32_t index, const Kept& kept) {
     const HrLayer& layer = model_.layer[index];
-    const LinearArgs qkv{&layer.qkv, nullptr, in_.tokens, nullptr, qkv_};
-    add_normed(all_, HR_OP_QKV, 4 * index, layer.attention_norm, layer.qkv, linear_tiles(qkv), with_input(qkv));
-    const RopeKvArgs rope{qkv_,         q_,           in_.pool,         positions_,       blocks_,       model_.cos, model_.sin,
-                          in_.tokens,   model_.heads, model_.kv_heads,  model_.head_dim,  model_.layers, index,
+    const LinearArgs qkv{&layer.qkv, nullptr, kept.tokens, nullptr, kept.qkv};
+    add_normed(kept, HR_OP_QKV, index, QKV, kept.hidden, layer.attention_norm, layer.qkv, linear_tiles(qkv),
+               with_input(qkv));
+    const RopeKvArgs rope{kept.qkv,     kept.q,       in_.pool,         positions_,       blocks_,       model_.cos, model_.sin,
+                          kept.tokens,  model_.heads, model_.kv_heads,  model_.head_dim,  model_.layers, index,
                           kv_dtype_,    layer.q_norm, layer.k_norm,     model_.rms_eps};
     c_.team.label(HR_OP_ROPE_KV);
-    c_.team.add(rope_kv_tiles(rope), [rope](int64_t tile, int) { rope_kv_tile(rope, tile); });
+    c_.team.add_repeatable(rope_kv_tiles(rope), [rope](int64_t tile, int) { rope_kv_tile(rope, tile); });
   }
 
   // What the last layer goes on with: the hidden states and queries of the ends.
-  void add_ends() {
+  void add_ends(const Kept& all, const Kept& ends) {
     c_.team.label(HR_OP_ATTENTION);
-    c_.team.add(ends_.tokens, [this](int64_t i, int) {
+    c_.team.add_repeatable(ends.tokens, [this, all, ends](int64_t i, int) {
       const int64_t token = c_.end_tokens[i];
-      std::copy_n(all_.hidden + token * model_.hidden, model_.hidden, ends_.hidden + i * model_.hidden);
-      std::copy_n(q_ + token * query_bytes(), query_bytes(), end_q_ + i * query_bytes());
+      std::copy_n(all.hidden + token * model_.hidden, model_.hidden, ends.hidden + i * model_.hidden);
+      std::copy_n(all.q + token * query_bytes(), query_bytes(), ends.q + i * query_bytes());
     });
   }
 
-  // `plans` are of `rows`, whose tokens lie in `flow` and `q` as their `start` says.
-  void add_attention(int32_t index, const Flow& flow, const HrRow* rows, AttentionPlan* plans, const char* q) {
+  // `plans` are of `rows`, whose tokens lie in `kept` as their `start` says.
+  void add_attention(int32_t index, const Kept& kept, const HrRow* rows, AttentionPlan* plans) {
     const int32_t windowed = model_.layer[index].is_windowed;
-    const AttentionArgs attention{q,            attended_,        in_.pool,        rows,          plans + windowed,
+    const AttentionArgs attention{kept.q,       kept.attended,    in_.pool,        rows,          plans + windowed,
                                   model_.heads, model_.kv_heads,  model_.head_dim, model_.layers, index,
                                   model_.scale, window(windowed), kv_dtype_,       input_dtype_};
+    const auto tile = [attention](int64_t tile, int) { attention_tile(attention, tile); };
     c_.team.label(HR_OP_ATTENTION);
-    c_.team.add(attention_tiles(attention), [attention](int64_t tile, int) { attention_tile(attention, tile); });
-    add_to_hidden(flow, HR_OP_O, 4 * index + 1, model_.layer[index].o, attended_);
+    if (is_split(plans[windowed])) {
+      c_.team.add(attention_tiles(attention), tile);
+    } else {
+      c_.team.add_repeatable(attention_tiles(attention), tile);
+    }
+    add_residual(kept, HR_OP_O, index, O, model_.layer[index].o, kept.attended, kept.hidden, kept.middle);
   }
 
-  void add_feed_forward(int32_t index, const Flow& flow) {
+  void add_feed_forward(int32_t index, const Kept& kept) {
     const HrLayer& layer = model_.layer[index];
     if (gate_up_fits(layer.gate_up)) {
-      const GateUpArgs gate_up{&layer.gate_up, nullptr, flow.tokens, gated_};
-      add_normed(flow, HR_OP_GATE_UP, 4 * index + 2, layer.ffn_norm, layer.gate_up, gate_up_tiles(gate_up),
+      const GateUpArgs gate_up{&layer.gate_up, nullptr, kept.tokens, kept.gated};
+      add_normed(kept, HR_OP_GATE_UP, index, GATE_UP, kept.middle, layer.ffn_norm, layer.gate_up, gate_up_tiles(gate_up),
                  [gate_up](const void* x, int64_t tile) {
                    GateUpArgs args = gate_up;
                    args.x = x;
                    gate_up_tile(args, tile);
                  });
     } else {
-      add_gate_after_product(flow, 4 * index + 2, layer);
+      add_gate_after_product(kept, index);
     }
-    add_to_hidden(flow, HR_OP_DOWN, 4 * index + 3, layer.down, gated_);
+    add_residual(kept, HR_OP_DOWN, index, DOWN, layer.down, kept.gated, kept.middle, kept.out);
   }
 
-  void add_gate_after_product(const Flow& flow, int64_t input, const HrLayer& layer) {
-    float* sums = c_.gate_up.at_least<float>(static_cast<size_t>(in_.tokens) * layer.gate_up.n);
-    const LinearArgs product{&layer.gate_up, nullptr, flow.tokens, nullptr, sums};
-    add_normed(flow, HR_OP_GATE_UP, input, layer.ffn_norm, layer.gate_up, linear_tiles(product), with_input(product));
-    const SwigluArgs gate{sums, gated_, flow.tokens, model_.ffn, input_dtype_};
+  void add_gate_after_product(const Kept& kept, int32_t index) {
+    const HrLayer& layer = model_.layer[index];
+    const LinearArgs product{&layer.gate_up, nullptr, kept.tokens, nullptr, kept.sums};
+    add_normed(kept, HR_OP_GATE_UP, index, GATE_UP, kept.middle, layer.ffn_norm, layer.gate_up, linear_tiles(product),
+               with_input(product));
+    const SwigluArgs gate{kept.sums, kept.gated, kept.tokens, model_.ffn, input_dtype_};
     c_.team.label(HR_OP_SWIGLU);
-    c_.team.add(swiglu_tiles(gate), [gate](int64_t tile, int) { swiglu_tile(gate, tile); });
+    c_.team.add_repeatable(swiglu_tiles(gate), [gate](int64_t tile, int) { swiglu_tile(gate, tile); });
   }
 
   // From hidden states to tokens. How many rows draw is known only when all hidden states are.
@@ -342,8 +410,9 @@ class Step {
       HrRow& row = in_.rows[r];
       const int32_t end = c_.end_of[r];
       const int32_t ends = row.score_count ? row.tokens : 1;
-      row.is_nan = !all_finite(all_.hidden + int64_t{row.start} * model_.hidden, int64_t{row.tokens} * model_.hidden) ||
-                   (end >= 0 && !all_finite(ends_.hidden + int64_t{end + 1 - ends} * model_.hidden,
+      const float* last = hidden(model_.layers - 1) + int64_t{row.start} * model_.hidden;
+      row.is_nan = !all_finite(last, int64_t{row.tokens} * model_.hidden) ||
+                   (end >= 0 && !all_finite(ends_out() + int64_t{end + 1 - ends} * model_.hidden,
                                             int64_t{ends} * model_.hidden));
     });
     add_scores();
@@ -358,7 +427,10 @@ class Step {
     });
     c_.team.add_counted([this] { return rms_norm_tiles(drawn_norm()); },
                         [this](int64_t tile, int) { rms_norm_tile(drawn_norm(), tile); });
-    c_.team.add_counted([this] { return linear_tiles(head()); }, [this](int64_t tile, int) { linear_tile(head(), tile); });
+    const LinearArgs all_heads{model_.head, head_input_, static_cast<int64_t>(c_.ends.size()), nullptr, logits_};
+    c_.team.add_repeatable(
+        linear_tiles(all_heads), [this] { return linear_tiles(head()); },
+        [this](int64_t tile, int) { linear_tile(head(), tile); });
     c_.team.label(HR_OP_SAMPLE);
     c_.team.add_counted([this] { return adjust_tiles(adjust()); }, [this](int64_t tile, int) { adjust_tile(adjust(), tile); });
     c_.team.add_counted([this] { return sample_tiles(sample()); }, [this](int64_t tile, int) { sample_tile(sample(), tile); });
@@ -372,15 +444,18 @@ class Step {
       const RmsNormArgs norm = final_norm(c_.scored.data() + first, tokens);
       const ScoreArgs scores{score_logits_, model_.vocab, tokens, c_.scores.data() + first};
       c_.team.add(rms_norm_tiles(norm), [norm](int64_t tile, int) { rms_norm_tile(norm, tile); });
-      add_linear(HR_OP_HEAD, {model_.head, head_input_, tokens, nullptr, score_logits_});
+      const LinearArgs logits{model_.head, head_input_, tokens, nullptr, score_logits_};
+      c_.team.add(linear_tiles(logits), [logits](int64_t tile, int) { linear_tile(logits, tile); });
       c_.team.add(score_tiles(scores), [scores](int64_t tile, int) { score_tile(scores, tile); });
     }
   }
 
+  // The ends' hidden states behind the last layer.
+  const float* ends_out() const { return hidden(model_.layers); }
   int32_t heads() const { return static_cast<int32_t>(c_.drawn.size()); }
   int32_t drawing() const { return static_cast<int32_t>(c_.drawing.size()); }
   RmsNormArgs final_norm(const int32_t* ends, int32_t count) const {
-    return {ends_.hidden, ends, model_.final_norm, head_input_, count, model_.hidden, model_.rms_eps,
+    return {ends_out(), ends, model_.final_norm, head_input_, count, model_.hidden, model_.rms_eps,
             input_dtype_, int8_reader(*model_.head)};
   }
   RmsNormArgs drawn_norm() const { return final_norm(c_.drawn.data(), heads()); }
@@ -405,11 +480,11 @@ class Step {
   HrContext& c_;
   const StepInput& in_;
   const HrModel& model_;
-  Flow all_, ends_;  // the step's tokens; the last ones of rows that draw
-  int32_t input_dtype_, kv_dtype_;
+  int32_t input_dtype_, kv_dtype_, kept_layers_;
   size_t own_bytes_;
-  float *qkv_, *logits_, *adjusted_, *score_logits_;
-  char *prepared_, *q_, *end_q_, *attended_, *gated_, *head_input_;
+  int64_t hidden_bytes_, layer_bytes_, offsets_[PARTS_KEPT];
+  float *logits_, *adjusted_, *score_logits_, *end_hidden_;
+  char *own_, *hidden_, *layers_, *end_q_, *head_input_;
   int32_t *positions_, *blocks_;
 };
 

@@ -24,8 +24,9 @@ struct HrContext {
   hr::Team team;
   std::vector<Prepared> prepared;
   hr::AttentionPlan plans[2], end_plans[2];  // of layers that see everything, and of windowed ones
-  hr::Buffer positions, blocks, hidden, normed, qkv, q, attended, gate_up, gated, end_hidden, end_q, head_input, logits;
+  hr::Buffer positions, blocks, hidden, layers, own, end_hidden, end_q, head_input, logits;
   hr::Buffer adjusted, score_logits;
+  std::vector<int32_t> layer_begin; // the first phase of each layer
   std::vector<HrRow> ends;          // the last tokens of rows that draw, all of those that are scored
   std::vector<int32_t> end_tokens;  // which of the step's tokens these are
   std::vector<int32_t> end_of;      // [rows]: the last of its tokens among them, −1 where there is none

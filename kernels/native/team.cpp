@@ -16,9 +16,12 @@ namespace {
 
 constexpr int TILE_BITS = 22;
 constexpr uint64_t TILE_MASK = (uint64_t{1} << TILE_BITS) - 1;
-constexpr int64_t SHARES = 4;  // a claim is at most this part of what a thread's even share would be
-constexpr std::chrono::microseconds SPIN{50};
+constexpr uint64_t PHASE_MASK = (uint64_t{1} << (64 - 2 * TILE_BITS)) - 1;
+constexpr int64_t SHARES = 4;  // of what is left of a phase, a thread takes this part of what is even
+constexpr int64_t SPIN_US = 50;
+constexpr int64_t LEAST_PATIENCE_US = 20;  // before tiles are late; and twice what the last ones of a phase took
 constexpr int PAUSES_PER_LOOK = 32;
+constexpr int LOOKS_FOR_LEAVING = 1000;
 constexpr size_t ARENA_BYTES = 1 << 16;
 
 int64_t tiles_of(uint64_t ticket) { return static_cast<int64_t>(ticket & TILE_MASK); }
@@ -48,7 +51,7 @@ int64_t now_ns() {
 
 }  // namespace
 
-Team::Team(int threads) : threads_(threads) {
+Team::Team(int threads) : threads_(threads), places_(std::make_unique<Place[]>(static_cast<size_t>(threads))) {
   try {
     for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { serve(thread); });
   } catch (...) {
@@ -76,10 +79,18 @@ void* Team::allocate(size_t bytes) {
   return at;
 }
 
+Team::Flag* Team::new_flags(int64_t count) {
+  if (threads_ == 1 || count > static_cast<int64_t>(ARENA_BYTES)) return nullptr;
+  Flag* flags = static_cast<Flag*>(allocate(static_cast<size_t>(count)));
+  for (int64_t i = 0; i < count; ++i) new (flags + i) Flag{0};
+  return flags;
+}
+
 void Team::begin() {
   program_.clear();
   arena_used_ = 0;
   op_ = 0;
+  left_ = 0;
   if (watched_ns_) lap_began_ns_ = now_ns();
 }
 
@@ -91,13 +102,16 @@ void Team::run() {
   const FloatMode mode;
   if (threads_ == 1) {
     for (const Phase& phase : program_) {
-      phase.run(phase.of, 0, phase.count(phase.of), 0);
+      const int64_t tiles = phase.count(phase.of);
+      for (int64_t i = 0; i < tiles; ++i) phase.run(phase.of, i, 0);
       lap(phase.op);
     }
-  } else {
-    start_phase(0);
-    work(0);
+    return;
   }
+  first_.store(phase_of(ticket_after(ticket_.load(), 0)));
+  start_phase(0);
+  work(0);
+  await_left(NOWHERE);
 }
 
 // Begins the first phase from `index` on that has tiles; past the last, an empty ticket ends the program.
@@ -105,15 +119,46 @@ void Team::start_phase(size_t index) {
   int64_t tiles = 0;
   while (index < program_.size() && (tiles = program_[index].count(program_[index].of)) == 0) ++index;
   if (tiles > static_cast<int64_t>(TILE_MASK)) __builtin_trap();
-  phase_ = index;
+  if (tiles != 0) await_left(program_[index].left);
   done_.store(0, std::memory_order_relaxed);
-  publish(ticket_after(ticket_.load(std::memory_order_relaxed), tiles));
+  publish(((first_.load() + index) << 2 * TILE_BITS) | static_cast<uint64_t>(tiles));
 }
 
 void Team::publish(uint64_t ticket) {
   ticket_.store(ticket);
   epoch_.fetch_add(1);
   if (sleepers_.load() != 0) futex_wake_all(epoch_);
+}
+
+// Where in the program a ticket's phase is; of a program that is over, anything.
+size_t Team::index_of(uint64_t ticket) const { return (phase_of(ticket) - first_.load()) & PHASE_MASK; }
+
+// To be said before tiles of a phase are taken: who sees its end sees this, too.
+void Team::enter(int thread, size_t index) { places_[thread].phase.store(static_cast<int32_t>(index)); }
+
+void Team::leave_all(int thread) {
+  places_[thread].phase.store(NOWHERE);
+  if (awaiting_.load() == 0) return;
+  leavings_.fetch_add(1);
+  futex_wake_all(leavings_);
+}
+
+bool Team::is_left(int32_t phases) const {
+  return std::all_of(&places_[0], &places_[threads_], [=](const Place& place) { return place.phase.load() >= phases; });
+}
+
+// Returns once no thread is in one of the first `phases`.
+void Team::await_left(int32_t phases) {
+  for (int i = 0; !is_left(phases); ++i) {
+    if (i < LOOKS_FOR_LEAVING) {
+      pause();
+      continue;
+    }
+    awaiting_.store(1);
+    const uint32_t seen = leavings_.load();
+    if (!is_left(phases)) futex_wait(leavings_, seen);
+    awaiting_.store(0);
+  }
 }
 
 // Inside a program by whoever finished a phase's last tile, before anybody can take one of the next.
@@ -125,36 +170,80 @@ void Team::end_lap(int32_t op) {
 
 // Takes tiles until the program is over.
 void Team::work(int thread) {
-  uint64_t ticket = ticket_.load(std::memory_order_acquire);
+  Place& place = places_[thread];
+  uint64_t ticket = ticket_.load();
   while (tiles_of(ticket) != 0) {
     const int64_t next = next_of(ticket), tiles = tiles_of(ticket);
     if (next == tiles) {
-      if (!spin_while(ticket)) sleep_while(ticket);
-      ticket = ticket_.load(std::memory_order_acquire);
+      if (!spin_while(ticket, place.patience_us) && !compute_late(ticket, thread) && !spin_while(ticket, SPIN_US)) {
+        sleep_while(ticket);
+      }
+      ticket = ticket_.load();
       continue;
     }
-    const int64_t count = std::max<int64_t>(1, (tiles - next) / (SHARES * threads_));
-    const uint64_t taken = ticket + (static_cast<uint64_t>(count) << TILE_BITS);
-    if (!ticket_.compare_exchange_weak(ticket, taken, std::memory_order_acq_rel)) continue;
-    const Phase& phase = program_[phase_];
-    phase.run(phase.of, next, next + count, thread);
-    if (done_.fetch_add(count, std::memory_order_acq_rel) + count == tiles) {
-      lap(phase.op);
-      start_phase(phase_ + 1);
-    }
-    ticket = ticket_.load(std::memory_order_acquire);
+    const int64_t count = share(next, tiles);
+    const size_t index = index_of(ticket);
+    const bool is_near_end = tiles - next <= 2 * threads_;
+    const int64_t begin_ns = is_near_end ? now_ns() : 0;
+    enter(thread, index);
+    const bool is_taken = ticket_.compare_exchange_weak(ticket, ticket + (static_cast<uint64_t>(count) << TILE_BITS));
+    const bool is_last = is_taken && compute(program_[index], next, tiles, thread);
+    leave_all(thread);
+    if (is_near_end) place.patience_us = std::max(LEAST_PATIENCE_US, 2 * (now_ns() - begin_ns) / 1000);
+    if (is_last) end_phase(index);
+    ticket = ticket_.load();
   }
 }
 
-// Whether the ticket became one of another phase within 50 µs.
-bool Team::spin_while(uint64_t ticket) {
+// How many tiles are taken together from `next` on.
+int64_t Team::share(int64_t next, int64_t tiles) const {
+  return std::max<int64_t>(1, (tiles - next) / (SHARES * threads_));
+}
+
+// Computes the share that begins there; whether the phase is done with that.
+bool Team::compute(const Phase& phase, int64_t begin, int64_t tiles, int thread) {
+  const int64_t count = share(begin, tiles);
+  if (late_every_ != 0) be_late_with(thread);
+  for (int64_t i = begin; i < begin + count; ++i) phase.run(phase.of, i, thread);
+  if (phase.is_done && phase.is_done[begin].exchange(1)) return false;
+  return done_.fetch_add(count) + count == tiles;
+}
+
+// Computes what others have taken and are late with, where the phase allows it. Whether the ticket is another now.
+bool Team::compute_late(uint64_t ticket, int thread) {
+  const size_t index = index_of(ticket);
+  enter(thread, index);
+  bool is_last = false;
+  const bool is_current = phase_of(ticket_.load()) == phase_of(ticket);
+  if (is_current && program_[index].is_done) {
+    const int64_t tiles = tiles_of(ticket);
+    for (int64_t begin = 0; begin < tiles; begin += share(begin, tiles)) {
+      if (!program_[index].is_done[begin].load()) is_last = compute(program_[index], begin, tiles, thread);
+    }
+  }
+  leave_all(thread);
+  if (is_last) end_phase(index);
+  return is_last || !is_current;
+}
+
+void Team::end_phase(size_t index) {
+  lap(program_[index].op);
+  start_phase(index + 1);
+}
+
+void Team::be_late_with(int thread) {
+  if (++places_[thread].shares % late_every_ == 0) std::this_thread::sleep_for(std::chrono::microseconds(late_us_));
+}
+
+// Whether the ticket became one of another phase within so long.
+bool Team::spin_while(uint64_t ticket, int64_t microseconds) {
   const auto begin = std::chrono::steady_clock::now();
   do {
     for (int i = 0; i < PAUSES_PER_LOOK; ++i) {
       if (phase_of(ticket_.load(std::memory_order_acquire)) != phase_of(ticket)) return true;
       pause();
     }
-  } while (std::chrono::steady_clock::now() - begin < SPIN);
+  } while (std::chrono::steady_clock::now() - begin < std::chrono::microseconds(microseconds));
   return false;
 }
 
@@ -172,7 +261,7 @@ void Team::serve(int thread) {
     work(thread);
     sleep_while(ticket_.load());
     const uint64_t ticket = ticket_.load();
-    if (tiles_of(ticket) == 0) spin_while(ticket);  // roused: the program comes soon
+    if (tiles_of(ticket) == 0) spin_while(ticket, SPIN_US);  // roused: the program comes soon
   }
 }
 

@@ -12,6 +12,7 @@
 #include "rms_norm.h"
 #include "rope_kv.h"
 #include "sample.h"
+#include "step.h"
 #include "swiglu.h"
 #include "vec_math.h"
 
@@ -114,6 +115,11 @@ void hr_test_sample(const float* logits, int32_t vocab, HrRow* rows, int32_t cou
   run_tiles(hr::adjust_tiles(adjust), threads, seed, [&](int64_t tile) { hr::adjust_tile(adjust, tile); });
   const hr::SampleArgs args{logits, vocab, count, pointers.data(), heads.data(), adjusted.data(), states.data()};
   run_tiles(hr::sample_tiles(args), threads, seed, [&](int64_t tile) { hr::sample_tile(args, tile); });
+}
+
+// Each thread of the context is late by so many microseconds with every so many-th share of tiles; 0: never.
+void hr_test_be_late(HrContext* context, int64_t every, int64_t microseconds) {
+  context->team.be_late(every, microseconds);
 }
 
 }  // extern "C"

@@ -32,8 +32,10 @@ class Row:
 class TinyModel:
     """Random weights packed for a library in a class, and kept for torch."""
 
-    def __init__(self, native: Native, kind: str, ffn: int = 160, block_tokens: int = 16) -> None:
-        self.native, self.kind, self.ffn, self.block_tokens = native, kind, ffn, block_tokens
+    def __init__(
+        self, native: Native, kind: str, ffn: int = 160, block_tokens: int = 16, layers: int = LAYERS
+    ) -> None:
+        self.native, self.kind, self.ffn, self.block_tokens, self.layers = native, kind, ffn, block_tokens, layers
         self.dtype = torch.float32 if kind == "float32" else torch.bfloat16  # of KV, and of torch's own forward pass
         self._held: list[object] = []
         self.weights: list[dict[str, torch.Tensor]] = []
@@ -45,8 +47,8 @@ class TinyModel:
             "down": (HIDDEN, ffn),
         }
         cuts = {"o": tuple(range(0, heads_width + 1, heads_width // KV_HEADS)), "down": even_cuts(ffn)}
-        layers = (HrLayer * LAYERS)()
-        for layer in layers:
+        self._layers = (HrLayer * layers)()
+        for layer in self._layers:
             weights = {name: self._random(N, K) for name, (N, K) in shapes.items()}
             norms = {name: 1 + 0.1 * torch.randn(HIDDEN) for name in ("attention_norm", "ffn_norm")}
             for name, weight in weights.items():
@@ -57,7 +59,6 @@ class TinyModel:
         self.embedding, self.final_norm = self._random(VOCAB, HIDDEN) * 8, 1 + 0.1 * torch.randn(HIDDEN)
         self.cos_PF, self.sin_PF = rope_tables(HEAD_DIM, 10000.0, POSITIONS)
         self._head = self._pack(self.embedding, ())
-        self._layers = layers
         self.struct = self._struct(self._head.struct)
 
     def _random(self, N: int, K: int) -> torch.Tensor:
@@ -69,7 +70,7 @@ class TinyModel:
         return packed
 
     def _struct(self, head: HrLinear) -> HrModel:
-        numbers = (LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, self.ffn, VOCAB, POSITIONS, DTYPES[self.kind], 0)
+        numbers = (self.layers, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, self.ffn, VOCAB, POSITIONS, DTYPES[self.kind], 0)
         at = ctypes.addressof(head)
         norm, cos, sin = (x.data_ptr() for x in (self.final_norm, self.cos_PF, self.sin_PF))
         return HrModel(*numbers, EPS, HEAD_DIM**-0.5, at, ctypes.addressof(self._layers), norm, at, cos, sin)
@@ -103,7 +104,7 @@ class TinyPool:
 
     def __init__(self, model: TinyModel, blocks: int = 96) -> None:
         self.model = model
-        elements = LAYERS * 2 * KV_HEADS * model.block_tokens * HEAD_DIM
+        elements = model.layers * 2 * KV_HEADS * model.block_tokens * HEAD_DIM
         self.kv = torch.full((blocks, elements), torch.nan, dtype=model.dtype)
         self.fill_counts = np.zeros(blocks, np.uint32)
         self.struct = HrPool(self.kv.data_ptr(), self.fill_counts.ctypes.data, blocks, model.block_tokens)

@@ -1,6 +1,8 @@
 """A native step: a sequence's logits are torch's within rounding, and bit for bit its own whatever runs beside it."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from ctypes import c_int64, c_void_p
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,8 @@ from tests.kernels.native_step import VOCAB, Row, TinyModel, TinyPool
 
 TOLERANCE = {"float32": 1e-5, "bfloat16": 2e-2, "int8w": 3e-2, "int8": 5e-2}
 LENGTH = 300  # longer than a piece of attention
+LAYERS = 12  # more than are kept of hundreds of tokens
+LATE_US = 400
 
 
 @pytest.fixture(params=[level for level in LEVELS if level != "portable"], scope="module")
@@ -88,6 +92,40 @@ def test_neighbours_and_threads_do_not_show(
         together = pool.step(other, rows)
 
     assert [row.tobytes() for row in together] == alone
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("ffn", [160, 72])
+def test_late_threads_do_not_show(
+    native: Native, rng: np.random.Generator, model: TinyModel, ffn: int, threads: int
+) -> None:
+    """Others compute their tiles meanwhile; what a thread still writes when it comes back is what lies there already."""
+    model = TinyModel(native, model.kind, ffn, layers=LAYERS)
+    sequences = [random_ids(rng, length) for length in (17, 200, 210, 33, LENGTH)]
+    tables = [table(len(ids), first) for first, ids in enumerate(sequences)]
+
+    def bits(other: Native) -> list[bytes]:
+        pool, found = TinyPool(model), []
+        for begin, end in ((0, -9), (-9, -8), (-8, -2), (-2, -1)):
+            rows = [
+                Row(ids[begin:end], begin % len(ids), blocks) for ids, blocks in zip(sequences, tables, strict=True)
+            ]
+            found.append(pool.step(other, rows).tobytes())
+        return [*found, pool.kv.view(torch.uint8).numpy().tobytes()]
+
+    with Native(str(native.library.hr_level().decode()), threads) as other:
+        expected = bits(other)
+        for every in (3, 7, 20):
+            with late(other, every):
+                assert bits(other) == expected
+
+
+@contextmanager
+def late(native: Native, every: int) -> Iterator[None]:
+    """Each thread of the team comes late with every so many-th share of tiles."""
+    native.library.hr_test_be_late(c_void_p(native.context), c_int64(every), c_int64(LATE_US))
+    yield
+    native.library.hr_test_be_late(c_void_p(native.context), c_int64(0), c_int64(0))
 
 
 def test_fill_counts_tell_what_is_written(native: Native, rng: np.random.Generator, model: TinyModel) -> None:
