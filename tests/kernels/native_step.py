@@ -32,9 +32,7 @@ class Row:
 class TinyModel:
     """Random weights packed for a library in a class, and kept for torch."""
 
-    def __init__(
-        self, native: Native, kind: str, ffn: int = 160, block_tokens: int = 16, layers: int = LAYERS
-    ) -> None:
+    def __init__(self, native: Native, kind: str, ffn: int = 160, block_tokens: int = 16, layers: int = LAYERS) -> None:
         self.native, self.kind, self.ffn, self.block_tokens, self.layers = native, kind, ffn, block_tokens, layers
         self.dtype = torch.float32 if kind == "float32" else torch.bfloat16  # of KV, and of torch's own forward pass
         self._held: list[object] = []

@@ -99,7 +99,7 @@ def test_neighbours_and_threads_do_not_show(
 def test_late_threads_do_not_show(
     native: Native, rng: np.random.Generator, model: TinyModel, ffn: int, threads: int
 ) -> None:
-    """Others compute their tiles meanwhile; what a thread still writes when it comes back is what lies there already."""
+    """Others compute their tiles meanwhile; what a thread writes when it comes back lies there already."""
     model = TinyModel(native, model.kind, ffn, layers=LAYERS)
     sequences = [random_ids(rng, length) for length in (17, 200, 210, 33, LENGTH)]
     tables = [table(len(ids), first) for first, ids in enumerate(sequences)]
