@@ -121,7 +121,7 @@ def _welcome(state: State, hello: Hello, now_s: float) -> None:
     worker = state.workers[hello.incarnation] = WorkerBook(
         hello,
         now_s,
-        ChunkSizes.aiming_at(chunk_target_s=state.policy.chunk_target_s, itl_target_s=state.policy.itl_target_s),
+        ChunkSizes(chunk_target_s=state.policy.chunk_target_s, itl_target_s=state.policy.itl_target_s),
         state.swap_rates,
     )
     state.memory.attach(hello.incarnation, hello.version)

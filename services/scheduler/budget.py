@@ -1,31 +1,35 @@
 """How many prompt tokens one version may put into a worker's next step."""
 
 from services.scheduler.chunk_parts import parts
-from services.scheduler.chunk_size import MIN_TOKENS
-from services.scheduler.state import Policy
+from services.scheduler.chunk_size import MIN_TOKENS, SWIFT_TOKENS, Pace
+from services.scheduler.headroom import flooding
+from services.scheduler.state import State
 from services.scheduler.worker_book import WorkerBook
 
 OLDEST_PART = 4  # of a chunk, at most: what is kept for the oldest prompt, and no more than MIN_TOKENS
 LAST_CHUNKS = 2  # as one: a step for the rest of a prompt costs more than a longer last one
 
 
-def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
+def plan_chunks(state: State, worker: WorkerBook, now_s: float) -> None:
     """Put chunk items into the worker's next version, parted as chunk_parts.py says.
 
     The prompt that is there longest moves on by a few whoever comes before it: it holds memory meanwhile. Where the
     rows alone take longer than the target that steps aim at, prompts have half of the step: no first token waits for
-    ever for the sake of later ones.
+    ever for the sake of later ones. While a tenant floods, its prompts come behind all others, and in short chunks.
 
     One chunk waits while another runs: it is there when the step ends, and a prompt whose client leaves is computed for
     no longer than those two.
     """
     if not worker.prefilling or worker.has_untaken_chunk:
         return
-    rows = worker.decoding_rows
-    fitting = max(int(worker.chunk_sizes.of(rows > 0).tokens) - rows, rows, MIN_TOKENS)
-    budget = min(fitting, _limit_tokens(worker, policy))
-    prefilling = worker.prefilling.values()
+    rows, prefilling = worker.decoding_rows, list(worker.prefilling.values())
+    pace = Pace.BESIDE if rows else Pace.ALONE
     oldest = min(prefilling, key=lambda choice: choice.handle)
+    if floods := flooding(state, now_s):
+        others = [choice for choice in prefilling if choice.unplanned and choice.sequence.tenant not in floods]
+        prefilling, pace = others or prefilling, Pace.BESIDE if others else Pace.SWIFT
+    limit = min(state.policy.max_chunk_tokens, max(worker.max_batch_tokens - rows, 0))
+    budget = min(_fitting(worker, pace), limit)
     given = parts(prefilling, budget)
     missing = min(oldest.unplanned, MIN_TOKENS, budget // OLDEST_PART) - given.get(oldest, 0)
     if missing > 0:
@@ -33,17 +37,21 @@ def plan_chunks(worker: WorkerBook, policy: Policy) -> None:
         given[oldest] = given.get(oldest, 0) + missing
     if len(given) == 1:
         (only,) = given
-        given[only] = _with_rest(only.unplanned, budget, worker, policy)
+        given[only] = _with_rest(only.unplanned, budget, limit, pace)
     for choice, tokens in given.items():
-        worker.plan_chunk(choice, tokens)
+        worker.plan_chunk(choice, tokens, pace)
 
 
-def _with_rest(unplanned: int, budget: int, worker: WorkerBook, policy: Policy) -> int:
-    """Tokens of this chunk. Where no row decodes beside it, the last two chunks of a prompt are one."""
-    if not worker.decoding_rows and budget < unplanned <= min(LAST_CHUNKS * budget, _limit_tokens(worker, policy)):
+def _fitting(worker: WorkerBook, pace: Pace) -> int:
+    """Prompt tokens that fit into such a step beside the rows."""
+    rows, sizes = worker.decoding_rows, worker.chunk_sizes
+    if pace is Pace.SWIFT:
+        return max(int(min(sizes.of(pace).tokens, sizes.of(Pace.BESIDE).tokens)) - rows, SWIFT_TOKENS)
+    return max(int(sizes.of(pace).tokens) - rows, rows, MIN_TOKENS)
+
+
+def _with_rest(unplanned: int, budget: int, limit: int, pace: Pace) -> int:
+    """Tokens of this chunk. Where nobody waits for the end of the step, the last two chunks of a prompt are one."""
+    if pace is Pace.ALONE and budget < unplanned <= min(LAST_CHUNKS * budget, limit):
         return unplanned
     return min(unplanned, budget)
-
-
-def _limit_tokens(worker: WorkerBook, policy: Policy) -> int:
-    return min(policy.max_chunk_tokens, max(worker.max_batch_tokens - worker.decoding_rows, 0))

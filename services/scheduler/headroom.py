@@ -4,14 +4,18 @@ For each other tenant as many places are kept as it could use lately, up to an e
 KEPT_RATIO times as many places, and as many blocks, as are left (Choudhury and Hahne, "Dynamic Queue Length
 Thresholds", 1998): of a cell that nobody else uses seven eighths. Where there never was another tenant it has
 everything.
+
+Who comes next waits for the end of a step, too. So while one tenant floods and another does not, chunks of its prompts
+are short, and it gets a place only while all rows and such a chunk fit into a short step.
 """
 
 from collections import Counter
 
 from services.scheduler.choice import Choice
+from services.scheduler.chunk_size import SWIFT_TOKENS, Pace
 from services.scheduler.lately import Lately
 from services.scheduler.reasons import Reason
-from services.scheduler.state import State
+from services.scheduler.state import DECODE, State
 
 KEPT_RATIO = 7
 
@@ -38,6 +42,19 @@ def release(state: State, now_s: float) -> None:
             state.queue.release(choice)
 
 
+def flooding(state: State, now_s: float) -> set[str]:
+    """Tenants that could use more than an equal part of the places lately; none where all could."""
+    wants, part = _wants(state, now_s)
+    floods = {tenant for tenant, most in wants.items() if most > part}
+    return floods if len(floods) < len(wants) else set()
+
+
+def _wants(state: State, now_s: float) -> tuple[dict[str, int], int]:
+    """How many places each tenant could use lately, and an equal part of all."""
+    wants = {tenant: most for tenant, lately in state.wanted.items() if (most := lately.most(now_s))}
+    return wants, state.policy.max_running // max(1, len(wants))
+
+
 def _places(state: State) -> Counter[str]:
     """Of each tenant, with those that its choices will need from their first token on."""
     places: Counter[str] = Counter()
@@ -52,15 +69,18 @@ def _is_full(state: State, choice: Choice, places: Counter[str], now_s: float) -
     left = state.policy.max_running - places.total()
     if choice.was_admitted or not own or left <= 0:
         return False
-    kept = _kept_places(state, choice.sequence.tenant, places, now_s)
-    return left <= kept or own >= KEPT_RATIO * left or _takes_blocks(state, choice)
+    wants, part = _wants(state, now_s)
+    wants.pop(choice.sequence.tenant, None)
+    kept = sum(max(0, min(most, part) - places[other]) for other, most in wants.items())
+    if left <= kept or own >= KEPT_RATIO * left or _takes_blocks(state, choice):
+        return True
+    return choice.sequence.tenant in flooding(state, now_s) and places.total() >= _swift_rows(state)
 
 
-def _kept_places(state: State, tenant: str, places: Counter[str], now_s: float) -> int:
-    """For the others, beside those that they have."""
-    wanted = {other: lately.most(now_s) for other, lately in state.wanted.items() if other != tenant}
-    part = state.policy.max_running // (1 + sum(most > 0 for most in wanted.values()))
-    return sum(max(0, min(most, part) - places[other]) for other, most in wanted.items())
+def _swift_rows(state: State) -> float:
+    """As many as decode beside a short chunk in a short step."""
+    decoders = (worker for worker in state.workers.values() if worker.role == DECODE and worker.is_ready)
+    return sum(worker.chunk_sizes.of(Pace.SWIFT).tokens - SWIFT_TOKENS for worker in decoders)
 
 
 def _takes_blocks(state: State, choice: Choice) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from libs.contracts.messages import BlockGrant, Chunk, Delta, Swap, Until
 from services.scheduler.choice import Choice
+from services.scheduler.chunk_size import Pace
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ class Planned:
     version: int
     choice: Choice
     tokens: int
-    beside: bool  # rows decode in the same step
+    pace: Pace  # what its step aims at
 
 
 @dataclass(frozen=True, slots=True)

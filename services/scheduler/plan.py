@@ -48,7 +48,7 @@ def decide(state: State, now_s: float) -> list[Command]:
 def _send_orders(state: State, worker: WorkerBook, now_s: float) -> None:
     """Up to two versions ahead: during a long prompt the next chunk is there when a step ends."""
     while worker.may_send:
-        plan_chunks(worker, state.policy)
+        plan_chunks(state, worker, now_s)
         order = worker.take_delta(state.term, now_s)
         if order is None:
             break

@@ -10,7 +10,7 @@ from dataclasses import replace
 from libs.contracts.messages import Ack, Chunk, Delta, Hello, Snapshot, StepResult, Swap
 from libs.contracts.order import StandingOrder
 from services.scheduler.choice import Choice
-from services.scheduler.chunk_size import ChunkSizes
+from services.scheduler.chunk_size import ChunkSizes, Pace
 from services.scheduler.fit import StepTimeFit
 from services.scheduler.pending import Extension, Pending, Planned
 from services.scheduler.swap_cost import PrefillRate, SwapRates
@@ -141,9 +141,9 @@ class WorkerBook:
         """A chunk waits for the end of a step."""
         return bool(self._planned) and self._planned[-1].version > self.began
 
-    def plan_chunk(self, choice: Choice, tokens: int) -> None:
+    def plan_chunk(self, choice: Choice, tokens: int, pace: Pace) -> None:
         self._pending.chunks.append(Chunk(choice.handle, tokens))
-        self._planned.append(Planned(self.next_version, choice, tokens, self.decoding_rows > 0))
+        self._planned.append(Planned(self.next_version, choice, tokens, pace))
         choice.chunked += tokens
 
     def swap_out(self, swap: Swap) -> int:
@@ -274,8 +274,9 @@ class WorkerBook:
         if result.batch_tokens:
             seconds = (result.ended_ns - result.started_ns) / 1e9
             self.fit.report(result.batch_tokens, len(result.rows), seconds)
-            if result.batch_tokens > len(result.rows) and self._planned:
-                self.chunk_sizes.of(self._planned[0].beside).report(result.batch_tokens, seconds)
+            has_chunk = result.batch_tokens > len(result.rows) and self._planned
+            self.chunk_sizes.report(result.batch_tokens, seconds, self._planned[0].pace if has_chunk else None)
+            if has_chunk:
                 self.prefill_rate.report(result.batch_tokens, seconds)
         self._travelling.reported(result.version)
         while self._planned and self._planned[0].version <= result.version:

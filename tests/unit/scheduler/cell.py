@@ -81,20 +81,16 @@ class Cell:
         self.tier = FakeTier(self.pool, host_blocks) if host_blocks else None
         self.workers: dict[str, FakeWorker] = {}
         self.now_s = START_S
-        self.sent: list[Send] = []
-        self.told: list[Failed | Finished] = []
-        self.acked: list[str] = []
+        self.sent, self.told, self.acked = list[Send](), list[Failed | Finished](), list[str]()
         self.ordered: dict[str, dict[str, float]] = {}
-        self.killed: list[KillWorker] = []
-        self.refused, self.resigned = list[Refuse](), list[Resign]()
+        self.killed, self.refused, self.resigned = list[KillWorker](), list[Refuse](), list[Resign]()
         self.opened, self.indexed = list[OpenCell](), list[UpdateIndex]()
         self.replies: list[Done | Resent | CellStatus] = []
         self.decide = turn  # or the same with something beside it
-        self.commands: list[list[Command]] = []
         self.gateway = FakeGateway(lambda request_id, choice, position: self.resend(request_id, position, choice).ids)
         self.gateway_answers = self.host_answers = True
         self.asks, self.host_asks = list[Ask](), list[AskHost]()  # not yet answered
-        self.dead_letters: list[DeadLetter] = []
+        self.dead_letters, self.commands = list[DeadLetter](), list[list[Command]]()
         self.lose: Callable[[Send], bool] = lambda send: False
         self._carriers: dict[type, Callable[..., object]] = {
             Send: self._send,
@@ -265,6 +261,11 @@ class Cell:
         """Nothing is held any more, for nobody."""
         free, cached, held, freeing = self.blocks
         return held == freeing == 0 and free + cached == self.pool.blocks and not self.state.choices
+
+    @property
+    def deltas(self) -> list[messages.Delta]:
+        """All that went out, to whichever worker."""
+        return [send.message for send in self.sent if isinstance(send.message, messages.Delta)]
 
     def choice(self, request_id: str, index: int = 0) -> Choice:
         return self.state.requests[request_id].choices[index]

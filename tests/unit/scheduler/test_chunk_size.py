@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scheduler.chunk_size import FIRST_TOKENS, MIN_TOKENS, ChunkSize
+from services.scheduler.chunk_size import FIRST_TOKENS, MIN_TOKENS, SWIFT_TOKENS, ChunkSize, ChunkSizes, Pace
 
 TARGET_S = 0.25
 
@@ -49,3 +49,24 @@ def test_a_prompt_moves_on_however_slow_a_step_is() -> None:
     size = ChunkSize(TARGET_S)
     size.report(16, 9.0)
     assert size.tokens == MIN_TOKENS
+
+
+def test_a_step_that_took_too_long_never_lets_it_grow() -> None:
+    """However many tokens it had: of the next, smaller one that says nothing."""
+    size = ChunkSize(0.03, 17)
+    size.report(114, 0.124)
+    assert size.tokens == 17
+
+
+def test_every_step_tells_what_fits_into_a_short_one() -> None:
+    """With a chunk or without; it is three tenths of the streams' target, or half longer than the quickest step."""
+    sizes = ChunkSizes(chunk_target_s=0.25, itl_target_s=0.1)
+    swift = sizes.of(Pace.SWIFT)
+    sizes.report(20, 0.04, None)
+    assert swift.target_s == pytest.approx(0.06) and swift.tokens == pytest.approx(30)
+    sizes.report(40, 0.12, Pace.BESIDE)
+    assert swift.tokens == pytest.approx(20) and sizes.of(Pace.BESIDE).tokens < FIRST_TOKENS
+    sizes.report(4, 0.01, None)
+    assert swift.target_s == pytest.approx(0.03)
+    sizes.report(10, 0.9, Pace.SWIFT)
+    assert swift.tokens == SWIFT_TOKENS

@@ -34,7 +34,7 @@ def test_a_hand_over_copies_nothing() -> None:
     assert (prefill.until, decode.until) == (1, 20)
     assert prefill.block_table == decode.block_table[: len(prefill.block_table)]
     assert (decode.epoch, decode.cursor, len(decode.ids)) == (prefill.epoch, 40, 41)
-    assert not any(delta.copies for delta in deltas(cell))
+    assert not any(delta.copies for delta in cell.deltas)
     turns = [commands for commands in cell.commands if any(adds(command, decode.sequence) for command in commands)]
     assert any(removes(command, decode.sequence) for command in turns[1])
 
@@ -69,7 +69,7 @@ def test_the_decode_worker_that_is_lost_before_the_hand_over_is_replaced() -> No
     cell.add_worker("decode-2", DECODE)
     cell.run()
     assert cell.log("r") == expected(prompt(60), params(4))[0]
-    assert sum(len(delta.added) for delta in deltas(cell)) == 2, "handed over, not computed again"
+    assert sum(len(delta.added) for delta in cell.deltas) == 2, "handed over, not computed again"
 
 
 def test_a_request_with_nobody_left_to_decode_it_waits_with_its_token() -> None:
@@ -116,10 +116,6 @@ def test_prompts_go_to_the_prefill_worker_with_the_least_to_do() -> None:
     choices = [cell.choice(name) for name in "abc"]
     assert [choice.worker for choice in choices] == ["prefill-1-life", "prefill-2-life", "prefill-2-life"]
     assert [choice.decode_worker for choice in choices] == ["decode-1-life", "decode-2-life", "decode-1-life"]
-
-
-def deltas(cell: Cell) -> list[Delta]:
-    return [send.message for send in cell.sent if isinstance(send.message, Delta)]
 
 
 def adds(command: object, sequence: int) -> bool:

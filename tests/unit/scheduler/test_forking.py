@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.contracts.messages import Delta, SamplingParams, Until
+from libs.contracts.messages import SamplingParams, Until
 from services.scheduler.choice import Phase
 from services.scheduler.state import DECODE
 from tests.fakes.engine import expected
@@ -21,10 +21,6 @@ def alone(ids: tuple[int, ...], sampling: SamplingParams, count: int) -> list[tu
     return [expected(ids, sampling, choice)[0] for choice in range(count)]
 
 
-def deltas(cell: Cell) -> list[Delta]:
-    return [send.message for send in cell.sent if isinstance(send.message, Delta)]
-
-
 def test_the_textbook_case() -> None:
     """50 tokens in blocks of 16, four choices: four prompt blocks with four users each; then three copies of the tail,
     the last in place, and three full blocks that stay shared."""
@@ -35,7 +31,7 @@ def test_the_textbook_case() -> None:
     assert [cell.state.memory.pool.references[block] for block in table] == [4, 4, 4, 4]
 
     cell.run(until=lambda: bool(cell.choice("r", 3).generated))
-    parted = deltas(cell)[-1]
+    parted = cell.deltas[-1]
     assert [(copy.source, copy.tokens) for copy in parted.copies] == [(table[3], 2)] * 3
     assert len({copy.target for copy in parted.copies} | {table[3]}) == 4
     assert parted.untils == (Until(cell.choice("r", 3).handle, 40),)
@@ -71,7 +67,7 @@ def test_a_prompt_that_fills_its_last_block_needs_no_copy() -> None:
     cell.submit("r", prompt(48), SAMPLING, choices=3)
     assert [len(cell.choice("r", index).stake) for index in range(3)] == [4, 4, 0]
     cell.run()
-    assert not any(delta.copies for delta in deltas(cell))
+    assert not any(delta.copies for delta in cell.deltas)
 
 
 @pytest.mark.parametrize("make", [hybrid, disaggregated])

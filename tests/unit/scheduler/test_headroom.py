@@ -1,6 +1,8 @@
 """A tenant leaves an eighth of places and blocks to others, and takes no more than that away from them."""
 
 from services.scheduler.choice import Phase
+from services.scheduler.chunk_size import FIRST_TOKENS
+from services.scheduler.headroom import flooding
 from services.scheduler.lately import WINDOW_S, Lately
 from services.scheduler.reasons import Reason
 from tests.unit.scheduler.cell import GATEWAY, Cell, hybrid, params, prompt
@@ -117,3 +119,62 @@ def test_what_was_wanted_is_forgotten_after_a_window_or_two() -> None:
     assert lately.most(100.0 + 2 * WINDOW_S - 1) == 3
     assert lately.most(100.0 + 2 * WINDOW_S) == 1
     assert lately.most(100.0 + 9 * WINDOW_S) == 0
+
+
+def crowded(step_s: float, token_s: float) -> Cell:
+    """Three tenants that ask for little, a fourth that floods, and a worker whose steps take so long."""
+    cell = hybrid(max_running=32, blocks=1024, itl_target_s=0.1)
+    (worker,) = cell.workers.values()
+    worker.step_s, worker.token_s = step_s, token_s
+    for tenant in ("a", "b", "c"):
+        for number in range(5):
+            cell.submit(f"{tenant}{number}", prompt(4, 20 * number), params(40), tenant=tenant)
+    cell.run()
+    for number in range(40):
+        cell.submit(f"f{number}", prompt(400, 1000 * number), params(40), tenant="flood")
+    return cell
+
+
+def test_a_flood_has_many_places_only_while_steps_stay_short() -> None:
+    """Three tenths of the ITL target hold its rows and a short chunk: nobody else feels much of it, nor has to wait."""
+    cell = crowded(0.01, 0.001)
+
+    cell.run(until=lambda: cell.choice("f1").generated > 20)
+    assert 5 <= running(cell, "flood") <= 13
+    cell.submit("q", prompt(4, 900), params(4), tenant="a")
+    assert cell.choice("q").phase is Phase.PREFILLING
+    cell.run(until=lambda: cell.choice("f30").generated > 0)
+    assert running(cell, "flood") <= 13
+
+
+def test_where_every_step_is_long_a_flood_makes_it_half_longer_at_most() -> None:
+    """A large model's step takes its time with one row; many beside it cost little."""
+    cell = crowded(0.2, 0.001)
+
+    cell.run(until=lambda: cell.choice("f1").generated > 0)
+
+    assert running(cell, "flood") > 20
+
+
+def test_a_flood_s_prompts_move_in_short_chunks_behind_all_others() -> None:
+    """Who comes has the next chunk, but for a part of the oldest prompt; where all flood, chunks are as ever."""
+    cell = crowded(0.01, 0.001)
+    cell.run(until=lambda: cell.choice("f1").generated > 0)
+    before = len(cell.deltas)
+    cell.submit("q", prompt(20, 900), params(4), tenant="a")
+    cell.run(until=lambda: cell.choice("q").generated > 0)
+
+    chunks = [
+        {chunk.sequence: chunk.tokens for chunk in delta.chunks} for delta in cell.deltas[before:] if delta.chunks
+    ]
+    own = cell.choice("q").handle
+    assert next(chunk for chunk in chunks if own in chunk)[own] == 20
+    assert all(sum(chunk.values()) <= 20 for chunk in chunks if own not in chunk)
+
+    even = hybrid(max_running=32, blocks=1024, itl_target_s=0.1)
+    for number in range(40):
+        for tenant in ("a", "b"):
+            even.submit(f"{tenant}{number}", prompt(400, 1000 * number), params(4), tenant=tenant)
+    even.run(until=lambda: even.choice("a1").generated > 0)
+    assert not flooding(even.state, even.now_s)
+    assert max(sum(chunk.tokens for chunk in delta.chunks) for delta in even.deltas) >= FIRST_TOKENS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.contracts.messages import Delta, Finished
+from libs.contracts.messages import Finished
 from services.scheduler.chunk_size import FIRST_TOKENS
 from services.scheduler.events import OpenCell, UpdateIndex
 from tests.fakes.engine import expected
@@ -42,7 +42,7 @@ def test_a_long_prompt_goes_in_chunks_and_the_worker_never_waits_for_the_next() 
         assert cell.step(worker), "parked during a prompt"
         chunked += 1
     assert chunked == 8  # one boundary for the Snapshot, then ⌈200 / 32⌉
-    assert [chunk.tokens for delta in deltas(cell) for chunk in delta.chunks] == [32] * 6 + [8]
+    assert [chunk.tokens for delta in cell.deltas for chunk in delta.chunks] == [32] * 6 + [8]
 
 
 def test_chunks_of_several_prompts_share_the_budget_oldest_first() -> None:
@@ -52,9 +52,7 @@ def test_chunks_of_several_prompts_share_the_budget_oldest_first() -> None:
     cell.turn(*(cell.arrival(name, ids, params(4)) for name, ids in requests.items()))
     cell.run()
     handles = {cell.choice(name).handle: name for name in requests}
-    chunks = [
-        [(handles[item.sequence], item.tokens) for item in delta.chunks] for delta in deltas(cell) if delta.chunks
-    ]
+    chunks = [[(handles[item.sequence], item.tokens) for item in delta.chunks] for delta in cell.deltas if delta.chunks]
     assert chunks == [[("a", 50), ("b", 14)], [("b", 16), ("c", 40)]]
     for name, ids in requests.items():
         assert cell.log(name) == expected(ids, params(4))[0]
@@ -67,7 +65,7 @@ def test_chunks_shrink_to_what_fits_the_target_time() -> None:
     worker.step_s = 1.0
     cell.submit("r", prompt(600), params(2))
     cell.run()
-    sizes = [chunk.tokens for delta in deltas(cell) for chunk in delta.chunks]
+    sizes = [chunk.tokens for delta in cell.deltas for chunk in delta.chunks]
     assert max(sizes) == FIRST_TOKENS and set(sizes[-10:-1]) == {16}
 
 
@@ -94,9 +92,9 @@ def test_a_prompt_beside_many_streams_has_half_of_each_step() -> None:
         cell.submit(f"stream {number}", prompt(17, first=1000 * number), params(200))
     cell.run(until=lambda: len(worker.took) > 60)
     cell.submit("late", prompt(600, first=45_000), params(2))
-    before = len(deltas(cell))
+    before = len(cell.deltas)
     cell.run(until=lambda: cell.choice("late").generated > 0)
-    sizes = [sum(chunk.tokens for chunk in delta.chunks) for delta in deltas(cell)[before:] if delta.chunks]
+    sizes = [sum(chunk.tokens for chunk in delta.chunks) for delta in cell.deltas[before:] if delta.chunks]
     assert sizes[:-1] and set(sizes[:-1]) == {40}
 
 
@@ -105,7 +103,7 @@ def test_chunks_of_a_cold_worker_start_small_and_grow() -> None:
     cell = hybrid(max_chunk_tokens=256)
     cell.submit("r", prompt(1000), params(2))
     cell.run()
-    sizes = [chunk.tokens for delta in deltas(cell) for chunk in delta.chunks]
+    sizes = [chunk.tokens for delta in cell.deltas for chunk in delta.chunks]
     assert sizes[0] == FIRST_TOKENS and max(sizes) == 256
 
 
@@ -114,7 +112,7 @@ def test_a_short_rest_of_a_prompt_comes_along() -> None:
     cell = hybrid(max_chunk_tokens=256)
     cell.submit("r", prompt(FIRST_TOKENS + 10), params(2))
     cell.run()
-    sizes = [chunk.tokens for delta in deltas(cell) for chunk in delta.chunks]
+    sizes = [chunk.tokens for delta in cell.deltas for chunk in delta.chunks]
     assert sizes == [FIRST_TOKENS + 10]
 
 
@@ -123,9 +121,9 @@ def test_steady_decode_needs_no_message_while_its_grant_lasts() -> None:
     cell = hybrid()
     cell.submit("r", prompt(20), params(400))
     cell.run(lambda: cell.choice("r").generated >= 10)
-    before = len(deltas(cell))
+    before = len(cell.deltas)
     cell.run(lambda: cell.choice("r").generated >= 60)
-    assert len(deltas(cell)) - before <= 1
+    assert len(cell.deltas) - before <= 1
 
 
 def test_the_worker_is_acknowledged_at_the_latest_after_sixteen_steps() -> None:
@@ -201,10 +199,6 @@ def test_the_index_hears_of_prompt_blocks_stored_and_evicted() -> None:
     cell.run()
     assert {block for update in cell.indexed for block in update.evicted} == set(stored)
     assert all(isinstance(update, UpdateIndex) for update in cell.indexed)
-
-
-def deltas(cell: Cell) -> list[Delta]:
-    return [send.message for send in cell.sent if isinstance(send.message, Delta)]
 
 
 def test_a_cancelled_prompt_is_computed_for_two_more_chunks_at_most() -> None:

@@ -9,7 +9,7 @@ from services.scheduler.events import Send
 from services.scheduler.prefix import Key
 from tests.fakes.engine import expected
 from tests.unit.scheduler.cell import Cell, disaggregated, hybrid, params, prompt
-from tests.unit.scheduler.test_swapping import decoder, deltas, is_free
+from tests.unit.scheduler.test_swapping import decoder, is_free
 
 SYSTEM = prompt(48, 100)  # three blocks
 KEY = Key("t")
@@ -43,7 +43,7 @@ def crowded(role: Callable[..., Cell] = hybrid, **changes: object) -> Cell:
 def first_add(cell: Cell, name: str) -> tuple[Resident, tuple[Swap, ...]]:
     """How it began, and what was brought back with it."""
     return next(
-        (resident, delta.swap_ins) for delta in deltas(cell) for resident in delta.added if resident.request_id == name
+        (resident, delta.swap_ins) for delta in cell.deltas for resident in delta.added if resident.request_id == name
     )
 
 

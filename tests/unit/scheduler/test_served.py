@@ -3,7 +3,7 @@
 from services.scheduler.choice import Phase
 from services.scheduler.chunk_size import MIN_TOKENS
 from tests.unit.scheduler.cell import hybrid, params, prompt
-from tests.unit.scheduler.test_swapping import deltas, starved
+from tests.unit.scheduler.test_swapping import starved
 
 
 def test_a_tenant_is_charged_for_what_was_computed_for_it() -> None:
@@ -68,9 +68,9 @@ def test_an_earlier_class_goes_before_who_was_swapped_out() -> None:
     cell.run(lambda: cell.choice("same").phase is not Phase.WAITING)
 
     begun = [name for name in cell.ordered if name in ("same", "earlier")]
-    resumed = [delta.version for delta in deltas(cell) for swap in delta.swap_ins if swap.sequence == swapped.handle]
+    resumed = [delta.version for delta in cell.deltas for swap in delta.swap_ins if swap.sequence == swapped.handle]
     first = {
-        resident.request_id: delta.version for delta in deltas(cell) for resident in delta.added if resident.cursor == 0
+        resident.request_id: delta.version for delta in cell.deltas for resident in delta.added if resident.cursor == 0
     }
     assert begun == ["earlier", "same"]
     assert first["earlier"] <= min(resumed) <= first["same"]

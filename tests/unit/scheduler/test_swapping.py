@@ -28,20 +28,16 @@ def starved(role: Callable[..., Cell] = hybrid, **changes: object) -> Cell:
     return cell
 
 
-def deltas(cell: Cell) -> list[Delta]:
-    return [send.message for send in cell.sent if isinstance(send.message, Delta)]
-
-
 def swaps(cell: Cell) -> tuple[list[Swap], list[Swap]]:
     """(out, in) of sequences, as ordered."""
     return (
-        [swap for delta in deltas(cell) for swap in delta.swap_outs if swap.sequence],
-        [swap for delta in deltas(cell) for swap in delta.swap_ins],
+        [swap for delta in cell.deltas for swap in delta.swap_outs if swap.sequence],
+        [swap for delta in cell.deltas for swap in delta.swap_ins],
     )
 
 
 def last_add(cell: Cell, name: str) -> Resident:
-    return [resident for delta in deltas(cell) for resident in delta.added if resident.request_id == name][-1]
+    return [resident for delta in cell.deltas for resident in delta.added if resident.request_id == name][-1]
 
 
 def others(name: str) -> dict[str, tuple[tuple[int, ...], int]]:
