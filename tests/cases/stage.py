@@ -26,6 +26,7 @@ STAGE_OF: Final = {
 ODD_BLOCKS, BLOCK_TOKENS = 48, 16
 PROBE = {"prompt": "The quick brown fox", "max_tokens": 8, "temperature": 0}
 CALM_WITHIN_S = 5.0
+DRAIN_S = 10  # `headrace up` leaves gateways 1.5 s, which a stream of a busy machine may need
 ORIGIN = "http://localhost:3000"  # of a page that may ask
 LORA = ("LORA_A", "LORA_B", "LORA_A_PATH", "LORA_RANK_TOO_BIG", "LORA_WRONG_HIDDEN_SIZE", "LORA_FOR_OTHER_MODULES")
 
@@ -102,7 +103,8 @@ class Stages:
         if name == ODD:
             return byte_fallback_model(folder / "odd"), "", {"kv_blocks": ODD_BLOCKS}
         if name == OPS:
-            return byte_level_model(folder / "bare", has_template=False), "", {"decode": 2}
+            settings = [f"gateway.drain_s={DRAIN_S}"]
+            return byte_level_model(folder / "bare", has_template=False), "", {"decode": 2, "settings": settings}
         key, _ = api_keys.add(folder / "keys.json", "somebody", scopes=api_keys.SCOPES)
         settings = [f"gateway.keys_path={folder / 'keys.json'}", f"gateway.cors_origins={ORIGIN}"]
         return byte_level_model(folder / "tiny"), key, {"kv_blocks": 4096, "settings": settings}
