@@ -37,7 +37,9 @@ class Step {
   Step(HrContext& context, const StepInput& input) : c_(context), in_(input), model_(*input.model) {
     input_dtype_ = input_dtype(model_.dtype);
     kv_dtype_ = kv_dtype(model_.dtype);
-    own_bytes_ = rounded_up(std::min<int64_t>(in_.tokens, FEW_TOKENS) * most_token_bytes(), LINE_BYTES);
+    most_token_bytes_ = most_token_bytes();
+    gates_at_once_ = gates_at_once();
+    own_bytes_ = rounded_up(std::min<int64_t>(in_.tokens, FEW_TOKENS) * most_token_bytes_, LINE_BYTES);
     own_ = c_.own.at_least<char>(own_bytes_ * c_.prepared.size());
     make_room_for_layers();
     for (HrContext::Prepared& prepared : c_.prepared) prepared.input = -1;
@@ -87,7 +89,6 @@ class Step {
     bool is_few() const { return tokens <= FEW_TOKENS; }
   };
   enum Product { QKV, O, GATE_UP, DOWN };
-  static constexpr int PARTS_KEPT = 10;
 
   bool has_layer(int32_t windowed) const {
     return std::any_of(model_.layer, model_.layer + model_.layers,
@@ -144,29 +145,37 @@ class Step {
 
   // Memory for the results of as many layers as are kept.
   void make_room_for_layers() {
-    const int64_t M = in_.tokens, width = int64_t{model_.heads} * model_.head_dim;
-    const int64_t kv = int64_t{model_.kv_heads} * model_.head_dim, bytes = element_bytes(input_dtype_);
-    hidden_bytes_ = rounded_up(M * model_.hidden * int64_t{sizeof(float)}, LINE_BYTES);
-    const int64_t prepared = in_.tokens > FEW_TOKENS ? M * int64_t(most_token_bytes()) : 0;
-    const int64_t sizes[PARTS_KEPT] = {M * (width + 2 * kv) * int64_t{sizeof(float)},
-                                       M * int64_t(query_bytes()),
-                                       M * width * bytes,
-                                       M * model_.ffn * bytes,
-                                       hidden_bytes_,
-                                       gates_at_once() ? 0 : 2 * M * model_.ffn * int64_t{sizeof(float)},
-                                       prepared,
-                                       prepared,
-                                       prepared,
-                                       prepared};
-    layer_bytes_ = 0;
-    for (int i = 0; i < PARTS_KEPT; ++i) {
-      offsets_[i] = layer_bytes_;
-      layer_bytes_ += rounded_up(sizes[i], LINE_BYTES);
-    }
+    Kept kept;
+    kept.tokens = in_.tokens;
+    hidden_bytes_ = rounded_up(int64_t{in_.tokens} * model_.hidden * int64_t{sizeof(float)}, LINE_BYTES);
+    layer_bytes_ = lay_out(kept, 0);
     kept_layers_ = static_cast<int32_t>(std::clamp<int64_t>(KEPT_BYTES / layer_bytes_, 1, model_.layers));
     layers_ = c_.layers.at_least<char>(kept_layers_ * layer_bytes_);
     hidden_ = c_.hidden.at_least<char>((kept_layers_ + 1) * hidden_bytes_);
     c_.layer_begin.assign(static_cast<size_t>(model_.layers), 0);
+  }
+
+  // Places what a layer keeps behind each other from this address on. Returns how many bytes that are.
+  int64_t lay_out(Kept& kept, uintptr_t base) const {
+    const int64_t M = in_.tokens, kv = int64_t{model_.kv_heads} * model_.head_dim;
+    const int64_t width = int64_t{model_.heads} * model_.head_dim, bytes = element_bytes(input_dtype_);
+    int64_t end = 0;
+    const auto take = [&](int64_t token_bytes) {
+      const uintptr_t at = base + static_cast<uintptr_t>(end);
+      end += rounded_up(M * token_bytes, LINE_BYTES);
+      return reinterpret_cast<char*>(at);
+    };
+    const auto take_floats = [&](int64_t count) {
+      return reinterpret_cast<float*>(take(count * int64_t{sizeof(float)}));
+    };
+    kept.middle = take_floats(model_.hidden);
+    kept.qkv = take_floats(width + 2 * kv);
+    kept.sums = take_floats(gates_at_once_ ? 0 : 2 * int64_t{model_.ffn});
+    kept.q = take(int64_t(query_bytes()));
+    kept.attended = take(width * bytes);
+    kept.gated = take(model_.ffn * bytes);
+    for (char*& prepared : kept.prepared) prepared = take(kept.is_few() ? 0 : most_token_bytes_);
+    return end;
   }
 
   bool gates_at_once() const {
@@ -182,11 +191,12 @@ class Step {
   Kept begin_layer(int32_t layer) {
     c_.layer_begin[layer] = c_.team.phases();
     if (layer >= kept_layers_) c_.team.leave(c_.layer_begin[layer - kept_layers_ + 1]);
-    char* at = layers_ + layer % kept_layers_ * layer_bytes_;
-    const auto part = [&](int i) { return at + offsets_[i]; };
-    const auto floats = [&](int i) { return reinterpret_cast<float*>(part(i)); };
-    return {in_.tokens, hidden(layer), floats(4), hidden(layer + 1), floats(0), floats(5), part(1), part(2), part(3),
-            {part(6), part(7), part(8), part(9)}};
+    Kept kept;
+    kept.tokens = in_.tokens;
+    kept.hidden = hidden(layer);
+    kept.out = hidden(layer + 1);
+    lay_out(kept, reinterpret_cast<uintptr_t>(layers_ + layer % kept_layers_ * layer_bytes_));
+    return kept;
   }
 
   // The last layer goes on with the ends alone.
@@ -252,7 +262,7 @@ class Step {
   }
 
   // The widest token that a product of a layer reads.
-  size_t most_token_bytes() const {
+  int64_t most_token_bytes() const {
     int64_t most = 0;
     for (int32_t i = 0; i < model_.layers; ++i) {
       const HrLayer& layer = model_.layer[i];
@@ -260,7 +270,7 @@ class Step {
         most = std::max(most, token_bytes(*weight));
       }
     }
-    return static_cast<size_t>(most);
+    return most;
   }
 
   const HrLinear* int8_reader(const HrLinear& weight) const { return weight.dtype == HR_INT8 ? &weight : nullptr; }
@@ -482,7 +492,8 @@ class Step {
   const HrModel& model_;
   int32_t input_dtype_, kv_dtype_, kept_layers_;
   size_t own_bytes_;
-  int64_t hidden_bytes_, layer_bytes_, offsets_[PARTS_KEPT];
+  int64_t most_token_bytes_, hidden_bytes_, layer_bytes_;
+  bool gates_at_once_;
   float *logits_, *adjusted_, *score_logits_, *end_hidden_;
   char *own_, *hidden_, *layers_, *end_q_, *head_input_;
   int32_t *positions_, *blocks_;

@@ -44,7 +44,10 @@ def release(state: State, now_s: float) -> None:
 
 def flooding(state: State, now_s: float) -> set[str]:
     """Tenants that could use more than an equal part of the places lately; none where all could."""
-    wants, part = _wants(state, now_s)
+    return _floods(*_wants(state, now_s))
+
+
+def _floods(wants: dict[str, int], part: int) -> set[str]:
     floods = {tenant for tenant, most in wants.items() if most > part}
     return floods if len(floods) < len(wants) else set()
 
@@ -65,16 +68,16 @@ def _places(state: State) -> Counter[str]:
 
 def _is_full(state: State, choice: Choice, places: Counter[str], now_s: float) -> bool:
     """Whether its tenant has to wait for the end of a request of its own."""
-    own = places[choice.sequence.tenant]
+    tenant = choice.sequence.tenant
+    own = places[tenant]
     left = state.policy.max_running - places.total()
     if choice.was_admitted or not own or left <= 0:
         return False
     wants, part = _wants(state, now_s)
-    wants.pop(choice.sequence.tenant, None)
-    kept = sum(max(0, min(most, part) - places[other]) for other, most in wants.items())
+    kept = sum(max(0, min(most, part) - places[other]) for other, most in wants.items() if other != tenant)
     if left <= kept or own >= KEPT_RATIO * left or _takes_blocks(state, choice):
         return True
-    return choice.sequence.tenant in flooding(state, now_s) and places.total() >= _swift_rows(state)
+    return tenant in _floods(wants, part) and places.total() >= _swift_rows(state)
 
 
 def _swift_rows(state: State) -> float:
