@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "native/ahead.h"
 #include "native/kv_tile.h"
 #include "native/linear_tile.h"
 #include "native/quantise.h"
@@ -40,12 +41,13 @@ HR_INLINE void add_step(Sums<R, V>& sums, const uint32_t (&x)[R], const uint32_t
 }
 
 // y = s, or y = y + s, of one segment. `x` is the first token's part of it, tokens lie `stride` elements apart.
-template <class Class, int R, int V>
-HR_INLINE void add_segment(const typename Class::Element* x, int64_t stride, const uint32_t* const (&w)[V],
+template <class Class, int R, int V, int Lines>
+HR_INLINE void add_segment(const typename Class::Element* x, int64_t stride, const uint32_t* const (&w)[V], Ahead ahead,
                            const Segment& segment, float* y, int64_t y_stride) {
   Sums<R, V> sums{};
   uint32_t words[R];
   for (int64_t step = 0; step < segment.words; ++step) {
+    ask_for_lines<Lines>(ahead.at + step * ahead.step_bytes);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) std::memcpy(&words[r], x + r * stride + step * Class::MEMBERS, sizeof words[r]);
     add_step<Class>(sums, words, w, step);
@@ -69,6 +71,10 @@ struct Plain {
   template <int R>
   struct Tokens {
     static void run(const TileArgs& args) {
+      with_lines<R>(args.ahead, [&](auto lines) { run_asking<lines()>(args); });
+    }
+    template <int Lines>
+    static void run_asking(const TileArgs& args) {
       constexpr int V = vectors_at_once(R), P = Class::MEMBERS;
       const HrLinear& weight = *args.weight;
       const int64_t last = panels_of(weight.n) * PANEL_VECTORS - 1;
@@ -79,8 +85,9 @@ struct Plain {
           for (int i = 0; i < V; ++i) {
             w[i] = vector_at(weight, std::min(args.vector + v + i, last)) + begin / P * PANEL_COLUMNS;
           }
-          add_segment<Class, R, V>(static_cast<const typename Class::Element*>(args.x) + begin, weight.k, w,
-                                   Segment{width / P, width % P != 0, s == 0}, args.y + v * LANES, args.y_stride);
+          add_segment<Class, R, V, Lines>(static_cast<const typename Class::Element*>(args.x) + begin, weight.k, w,
+                                    args.ahead.from(begin / P), Segment{width / P, width % P != 0, s == 0},
+                                    args.y + v * LANES, args.y_stride);
         }
       }
     }
@@ -108,7 +115,8 @@ const uint32_t* unpacked_for(const HrLinear& weight, int64_t tokens, int64_t vec
   return to;
 }
 
-// Calls `run(first, count)` for the register tiles of one of the blocks that the tokens are split into, all about equal.
+// Calls `run(first, count, group, groups)` for the groups of tokens, one register tile each, of one of the blocks that the
+// tokens are split into, all about equal.
 template <class Run>
 void each_group(int64_t tokens, int64_t block, Run run) {
   const int64_t blocks = ceil_div(tokens, TILE_TOKENS);
@@ -116,7 +124,7 @@ void each_group(int64_t tokens, int64_t block, Run run) {
   const int64_t groups = ceil_div(count, GROUP_TOKENS);
   for (int64_t group = 0; group < groups; ++group) {
     const int64_t first = count * group / groups;
-    run(begin + first, count * (group + 1) / groups - first);
+    run(begin + first, count * (group + 1) / groups - first, group, groups);
   }
 }
 
@@ -151,9 +159,10 @@ void linear_tile(const LinearArgs& args, int64_t tile) {
   thread_local Buffer buffer;
   const int64_t vector = panel * PANEL_VECTORS;
   const uint32_t* unpacked = unpacked_for(weight, tokens_in(args.tokens, tile / panels), vector, buffer);
-  each_group(args.tokens, tile / panels, [&](int64_t first, int64_t count) {
+  each_group(args.tokens, tile / panels, [&](int64_t first, int64_t count, int64_t group, int64_t groups) {
     alignas(64) float y[GROUP_TOKENS * PANEL_COLUMNS];
-    multiply_by(weight.dtype, count)({&weight, token_at(args.x, weight, first), vector, unpacked, y, PANEL_COLUMNS});
+    const Ahead ahead = ahead_of(weight, vector, group, groups);
+    multiply_by(weight.dtype, count)({&weight, token_at(args.x, weight, first), vector, unpacked, y, PANEL_COLUMNS, ahead});
     for (int64_t r = 0; r < count; ++r) finish_token(args, first + r, column, columns, y + r * PANEL_COLUMNS);
   });
 }
@@ -174,12 +183,13 @@ void gate_up_tile(const GateUpArgs& args, int64_t tile) {
   thread_local Buffer gate_buffer, up_buffer;
   const uint32_t* unpacked_gates = unpacked_for(weight, tokens, gates, gate_buffer);
   const uint32_t* unpacked_ups = unpacked_for(weight, tokens, ups, up_buffer);
-  each_group(args.tokens, tile / panels, [&](int64_t first, int64_t count) {
+  each_group(args.tokens, tile / panels, [&](int64_t first, int64_t count, int64_t group, int64_t groups) {
     alignas(64) float y[GROUP_TOKENS * 2 * PANEL_COLUMNS];  // gates, then ups
     const char* x = token_at(args.x, weight, first);
     const Multiply multiply = multiply_by(weight.dtype, count);
-    multiply({&weight, x, gates, unpacked_gates, y, 2 * PANEL_COLUMNS});
-    multiply({&weight, x, ups, unpacked_ups, y + columns, 2 * PANEL_COLUMNS});
+    const Ahead to_gates = ahead_of(weight, gates, group, groups), to_ups = ahead_of(weight, ups, group, groups);
+    multiply({&weight, x, gates, unpacked_gates, y, 2 * PANEL_COLUMNS, to_gates});
+    multiply({&weight, x, ups, unpacked_ups, y + columns, 2 * PANEL_COLUMNS, to_ups});
     for (int64_t r = 0; r < count; ++r) {
       char* out = static_cast<char*>(args.out) + ((first + r) * width + column) * element_bytes(dtype);
       swiglu_tile({y + r * 2 * PANEL_COLUMNS, out, 1, static_cast<int32_t>(columns), dtype}, 0);

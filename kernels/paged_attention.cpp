@@ -62,6 +62,12 @@ class Tile {
     }
   }
 
+  // Another tile's keys are asked for while this one's values are read.
+  void look_ahead(const AttentionItem& item, int head) {
+    const HrRow& row = args_.rows[item.row];
+    next_ = piece_of(row, seen_by_rows(row, item.first, item.rows, group_, args_.window), item.piece, head);
+  }
+
   void run() {
     if (item_.partial >= 0) return run_part();
     float o[MAX_ROWS * MAX_HEAD_DIM];
@@ -125,23 +131,28 @@ class Tile {
   }
 
   void compute(int piece) {
-    const Span seen = seen_by_rows(row_, item_.first, item_.rows, group_, args_.window);
-    tiles_.start = piece * PIECE_TOKENS;
-    tiles_.end = std::min(seen.end, tiles_.start + PIECE_TOKENS);
-    tiles_.first_group = std::max(0, seen.first - tiles_.start) / LANES;
-    tiles_.end_group = (tiles_.end - tiles_.start + LANES - 1) / LANES;
+    tiles_ = piece_of(row_, seen_by_rows(row_, item_.first, item_.rows, group_, args_.window), piece, head_);
+    dispatch();
+  }
+
+  PieceTiles piece_of(const HrRow& row, const Span& seen, int piece, int head) const {
+    PieceTiles tiles;
+    tiles.start = piece * PIECE_TOKENS;
+    tiles.end = std::min(seen.end, tiles.start + PIECE_TOKENS);
+    tiles.first_group = std::max(0, seen.first - tiles.start) / LANES;
+    tiles.end_group = (tiles.end - tiles.start + LANES - 1) / LANES;
     const int T = args_.pool->block_tokens, D = args_.head_dim;
     const KvShape shape{args_.layers, args_.kv_heads, T, D};
-    for (int group = tiles_.first_group; group < tiles_.end_group; ++group) {
-      const int position = tiles_.start + group * LANES;
-      const int64_t block = row_.table[position / T];
-      const auto* keys = kv_tile<Class>(args_.pool->kv, shape, block, args_.layer, 0, head_);
-      const auto* values = kv_tile<Class>(args_.pool->kv, shape, block, args_.layer, 1, head_);
+    for (int group = tiles.first_group; group < tiles.end_group; ++group) {
+      const int position = tiles.start + group * LANES;
+      const int64_t block = row.table[position / T];
+      const auto* keys = kv_tile<Class>(args_.pool->kv, shape, block, args_.layer, 0, head);
+      const auto* values = kv_tile<Class>(args_.pool->kv, shape, block, args_.layer, 1, head);
       const int slot = position % T;
-      tiles_.keys[group] = reinterpret_cast<const uint32_t*>(keys) + slot;
-      tiles_.values[group] = reinterpret_cast<const uint32_t*>(values) + slot / Class::MEMBERS * D;
+      tiles.keys[group] = reinterpret_cast<const uint32_t*>(keys) + slot;
+      tiles.values[group] = reinterpret_cast<const uint32_t*>(values) + slot / Class::MEMBERS * D;
     }
-    dispatch();
+    return tiles;
   }
 
   // The narrowest kernel that holds the rows.
@@ -157,7 +168,7 @@ class Tile {
   }
   template <int R>
   __attribute__((noinline)) void kernel() {
-    PieceKernel<Class, R>(query_, tiles_, args_.pool->block_tokens, args_.head_dim, args_.scale).run(result_);
+    PieceKernel<Class, R>(query_, tiles_, next_, args_.pool->block_tokens, args_.head_dim, args_.scale).run(result_);
   }
 
   const AttentionArgs& args_;
@@ -165,7 +176,7 @@ class Tile {
   const int head_, group_;
   const HrRow& row_;
   QueryRows query_;
-  PieceTiles tiles_;
+  PieceTiles tiles_, next_;
   PieceResult result_;
 };
 
@@ -214,7 +225,13 @@ int64_t attention_tiles(const AttentionArgs& args) {
 void attention_tile(const AttentionArgs& args, int64_t tile) {
   const AttentionItem& item = args.plan->items[tile / args.kv_heads];
   const int head = static_cast<int>(tile % args.kv_heads);  // heads of a block are neighbours in memory
-  with_class(args.dtype, [&](auto kind) { Tile<decltype(kind)>(args, item, head).run(); });
+  with_class(args.dtype, [&](auto kind) {
+    Tile<decltype(kind)> own(args, item, head);
+    if (const int64_t next = tile + TILES_AHEAD; next < attention_tiles(args)) {
+      own.look_ahead(args.plan->items[next / args.kv_heads], static_cast<int>(next % args.kv_heads));
+    }
+    own.run();
+  });
 }
 
 }  // namespace hr

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "ahead.h"
 #include "kv_tile.h"
 #include "vec_math.h"
 
@@ -30,9 +31,9 @@ struct QueryRows {
 };
 
 struct PieceTiles {
-  int start;                        // absolute position of group 0
-  int first_group, end_group;       // groups of 16 positions that any row sees
-  int end;                          // absolute; at and past it no row sees anything, and slots may hold anything
+  int start;                             // absolute position of group 0
+  int first_group = 0, end_group = 0;    // groups of 16 positions that any row sees
+  int end;                               // absolute; at and past it no row sees anything, and slots may hold anything
   const uint32_t* keys[PIECE_GROUPS];    // first word of the group in its K tile, rows T words apart
   const uint32_t* values[PIECE_GROUPS];  // in its V tile, rows D words apart
 };
@@ -50,8 +51,10 @@ constexpr int columns_for(int rows) { return rows * 4 <= ACCUMULATORS ? 4 : rows
 template <class Class, int R>
 class PieceKernel {
  public:
-  PieceKernel(const QueryRows& rows, const PieceTiles& tiles, int block_tokens, int head_dim, float scale)
-      : rows_(rows), tiles_(tiles), block_tokens_(block_tokens), head_dim_(head_dim), scale_(scale) {}
+  // Keys of `next`, a piece to come, are asked for while the values of this one are read.
+  PieceKernel(const QueryRows& rows, const PieceTiles& tiles, const PieceTiles& next, int block_tokens, int head_dim,
+              float scale)
+      : rows_(rows), tiles_(tiles), next_(next), block_tokens_(block_tokens), head_dim_(head_dim), scale_(scale) {}
 
   void run(PieceResult& result) {
     for (int r = 0; r < R; ++r) top_[r] = splat(-INFINITY);
@@ -79,8 +82,8 @@ class PieceKernel {
       if constexpr (R <= FEW_ROWS) {
 #pragma GCC unroll 4
         for (int c = 0; c < C; ++c) {
-          __builtin_prefetch(tiles_.keys[ahead + c] + step * block_tokens_);
-          __builtin_prefetch(tiles_.values[group + c] + step * LANES);  // as many lines as a group of K has
+          ask_for(tiles_.keys[ahead + c] + step * block_tokens_);
+          ask_for(tiles_.values[group + c] + step * LANES);  // as many lines as a group of K has
         }
       }
       U16 k[C];
@@ -140,7 +143,10 @@ class PieceKernel {
       const int positions = std::min(LANES, tiles_.end - tiles_.start - group * LANES);
       const uint32_t* v = tiles_.values[group] + column;
       const uint32_t* p = weights_ + group * (LANES / P);
-      for (int word = 0; word < positions / P; ++word) add<C>(sum, p + word, v + word * head_dim_, ~0u);
+      for (int word = 0; word < positions / P; ++word) {
+        if constexpr (R <= FEW_ROWS) ask_for_next<C>(group - tiles_.first_group, column / P + word * C);
+        add<C>(sum, p + word, v + word * head_dim_, ~0u);
+      }
       if (positions % P) add<C>(sum, p + positions / P, v + positions / P * head_dim_, 0xFFFFu);
     }
     for (int r = 0; r < R; ++r) {
@@ -148,6 +154,15 @@ class PieceKernel {
         store(o + r * head_dim_ + column + c * LANES, sum[r][c] + zero());  // −0 becomes +0, as a longer sum leaves it
       }
     }
+  }
+
+  // C lines of the keys of one of the next piece's groups.
+  template <int C>
+  HR_INLINE void ask_for_next(int group, int line) {
+    if (next_.first_group + group >= next_.end_group) return;
+    const uint32_t* keys = next_.keys[next_.first_group + group];
+#pragma GCC unroll 4
+    for (int c = 0; c < C; ++c) ask_for(keys + (line + c) * block_tokens_);
   }
 
   template <int C>
@@ -164,7 +179,7 @@ class PieceKernel {
   }
 
   const QueryRows& rows_;
-  const PieceTiles& tiles_;
+  const PieceTiles &tiles_, &next_;
   const int block_tokens_, head_dim_;
   const float scale_;
   F16 top_[R];

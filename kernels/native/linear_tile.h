@@ -21,6 +21,13 @@ constexpr int GROUP_TOKENS = 2;
 // Vectors of a panel taken at once: with 16 registers, two to a vector, only one beside several tokens.
 constexpr int vectors_at_once(int tokens) { return PARTS == 1 || (PARTS == 2 && tokens == 1) ? PANEL_VECTORS : 1; }
 
+// What a tile asks memory for (ahead.h): so many bytes from there on with each step.
+struct Ahead {
+  const char* at;
+  int64_t step_bytes;
+  Ahead from(int64_t step) const { return {at + step * step_bytes, step_bytes}; }
+};
+
 // y [tokens, 48] = (s0 + s1) + … for up to GROUP_TOKENS tokens and the 48 columns from `vector` on, tokens y_stride apart;
 // vectors past the last repeat it. `unpacked`: null, or the weight's integers as unpack_columns() left them.
 struct TileArgs {
@@ -30,6 +37,7 @@ struct TileArgs {
   const uint32_t* unpacked;
   float* y;
   int64_t y_stride;
+  Ahead ahead;
 };
 using Multiply = void (*)(const TileArgs&);
 
