@@ -86,8 +86,8 @@ struct Plain {
             w[i] = vector_at(weight, std::min(args.vector + v + i, last)) + begin / P * PANEL_COLUMNS;
           }
           add_segment<Class, R, V, Lines>(static_cast<const typename Class::Element*>(args.x) + begin, weight.k, w,
-                                    args.ahead.from(begin / P), Segment{width / P, width % P != 0, s == 0},
-                                    args.y + v * LANES, args.y_stride);
+                                          args.ahead.from(begin / P), Segment{width / P, width % P != 0, s == 0},
+                                          args.y + v * LANES, args.y_stride);
         }
       }
     }
@@ -137,6 +137,15 @@ const char* token_at(const void* x, const HrLinear& weight, int64_t token) {
   return static_cast<const char*>(x) + token * token_bytes(weight);
 }
 
+// What finish_token() will read and write: it comes from memory while the products are summed.
+void ask_for_token(const LinearArgs& args, int64_t token, int64_t column, int64_t columns) {
+  const int64_t at = token * args.weight->n + column;
+  for (int64_t c = 0; c < columns; c += LANES) {
+    ask_to_write(args.out + at + c);
+    if (args.residual) ask_for(args.residual + at + c);
+  }
+}
+
 void finish_token(const LinearArgs& args, int64_t token, int64_t column, int64_t columns, float* y) {
   const int64_t at = token * args.weight->n + column;
   for (int64_t c = 0; c < columns; c += LANES) {
@@ -161,6 +170,7 @@ void linear_tile(const LinearArgs& args, int64_t tile) {
   const uint32_t* unpacked = unpacked_for(weight, tokens_in(args.tokens, tile / panels), vector, buffer);
   each_group(args.tokens, tile / panels, [&](int64_t first, int64_t count, int64_t group, int64_t groups) {
     alignas(64) float y[GROUP_TOKENS * PANEL_COLUMNS];
+    for (int64_t r = 0; r < count; ++r) ask_for_token(args, first + r, column, columns);
     const Ahead ahead = ahead_of(weight, vector, group, groups);
     multiply_by(weight.dtype, count)({&weight, token_at(args.x, weight, first), vector, unpacked, y, PANEL_COLUMNS, ahead});
     for (int64_t r = 0; r < count; ++r) finish_token(args, first + r, column, columns, y + r * PANEL_COLUMNS);
@@ -186,13 +196,18 @@ void gate_up_tile(const GateUpArgs& args, int64_t tile) {
   each_group(args.tokens, tile / panels, [&](int64_t first, int64_t count, int64_t group, int64_t groups) {
     alignas(64) float y[GROUP_TOKENS * 2 * PANEL_COLUMNS];  // gates, then ups
     const char* x = token_at(args.x, weight, first);
+    const auto out_of = [&](int64_t r) {
+      return static_cast<char*>(args.out) + ((first + r) * width + column) * element_bytes(dtype);
+    };
+    for (int64_t r = 0; r < count; ++r) {
+      for (int64_t at = 0; at < columns * element_bytes(dtype); at += LINE_BYTES) ask_to_write(out_of(r) + at);
+    }
     const Multiply multiply = multiply_by(weight.dtype, count);
     const Ahead to_gates = ahead_of(weight, gates, group, groups), to_ups = ahead_of(weight, ups, group, groups);
     multiply({&weight, x, gates, unpacked_gates, y, 2 * PANEL_COLUMNS, to_gates});
     multiply({&weight, x, ups, unpacked_ups, y + columns, 2 * PANEL_COLUMNS, to_ups});
     for (int64_t r = 0; r < count; ++r) {
-      char* out = static_cast<char*>(args.out) + ((first + r) * width + column) * element_bytes(dtype);
-      swiglu_tile({y + r * 2 * PANEL_COLUMNS, out, 1, static_cast<int32_t>(columns), dtype}, 0);
+      swiglu_tile({y + r * 2 * PANEL_COLUMNS, out_of(r), 1, static_cast<int32_t>(columns), dtype}, 0);
     }
   });
 }

@@ -16,6 +16,7 @@ constexpr int64_t STEPS_AHEAD = 32;  // of a panel that is read from memory
 constexpr int LEAST_ASKING = 4;      // tokens: with fewer, memory is all that a step waits for, and it is busy already
 
 HR_INLINE void ask_for(const void* line) { __builtin_prefetch(line, 0, 2); }
+HR_INLINE void ask_to_write(void* line) { __builtin_prefetch(line, 1, 2); }
 template <int Lines>
 HR_INLINE void ask_for_lines(const char* at) {
 #pragma GCC unroll 3
