@@ -8,7 +8,7 @@
 namespace hr {
 namespace {
 
-constexpr int TILE_TOKENS = 4;
+constexpr int TILE_TOKENS = 2;
 constexpr int MAX_HEAD_DIM = 256;
 
 // Pairs are (f, f + D / 2); each product is rounded, then their difference or sum, then to the element's type.
