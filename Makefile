@@ -5,7 +5,7 @@ PYTHON ?= python3           # 3.11 or newer, with venv; used once, to make the e
 PIP_ARGS ?=                 # for every pip install, e.g. an index that has the CPU build of torch
 KERNELS ?=                  # for the native kernels: --all builds every instruction level, for an image; others when needed
 ARGS ?=                     # for `make up` and the benches: make up ARGS="--port 0 --role disaggregated"
-PEERS ?= llama.cpp,vllm,transformers
+PEERS ?= llama.cpp,vllm      # for bench-peers; transformers is another
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 COMPOSE_FILES ?= deploy/compose.yaml
 OFFLINE ?=                  # for compose-up: 1 builds on bases that deploy/offline makes, without a registry of images

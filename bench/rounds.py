@@ -13,6 +13,7 @@ from bench.record import Probe, Run
 from bench.scenarios import WARM_UP, Scenario
 from bench.servers import Server
 from bench.summary import pairs
+from bench.usual import UsualMachine
 from libs.engine.model_config import ModelConfig
 
 SETTLE_S: Final = 0.5
@@ -37,12 +38,13 @@ async def run_rounds(course: Course) -> AsyncIterator[Run]:
     for server in course.servers:
         await run_scenario(server.target, WARM_UP, course.model.vocab_size, course.seed - 1)
     runs: list[Run] = []
+    machine = UsualMachine(lambda: probe(course.cores))
     for number in range(2 * course.rounds):
         open_scenarios = [s for s in course.scenarios if number < course.rounds or _short(course, runs, s)]
         for scenario in open_scenarios:
             # The order turns round by round: whoever comes second finds the machine warmer.
             for server in course.servers if number % 2 == 0 else list(reversed(course.servers)):
-                run = await _run(course, server, scenario, number)
+                run = await _run(course, machine, server, scenario, number)
                 runs.append(run)
                 yield run
 
@@ -53,9 +55,9 @@ def _short(course: Course, runs: list[Run], scenario: Scenario) -> bool:
     return any(len(pairs(of_scenario, ours, peer)) < course.rounds for peer in peers)
 
 
-async def _run(course: Course, server: Server, scenario: Scenario, number: int) -> Run:
+async def _run(course: Course, usual: UsualMachine, server: Server, scenario: Scenario, number: int) -> Run:
     await settle(course.servers)
-    machine = probe(course.cores)
+    machine = await usual.wait()
     before_s = {other.target.name: other.cpu_s() for other in course.servers}
     outcome = await run_scenario(server.target, scenario, course.model.vocab_size, course.seed + number)
     used_s = {other.target.name: other.cpu_s() - before_s[other.target.name] for other in course.servers}
