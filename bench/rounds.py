@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from bench.client import BenchError
 from bench.figures import figures, gap_quantiles_ms
@@ -15,6 +15,8 @@ from bench.servers import Server
 from bench.summary import pairs
 from bench.usual import UsualMachine
 from libs.engine.model_config import ModelConfig
+
+T = TypeVar("T")
 
 SETTLE_S: Final = 0.5
 SETTLE_TRIES: Final = 40
@@ -42,11 +44,19 @@ async def run_rounds(course: Course) -> AsyncIterator[Run]:
     for number in range(2 * course.rounds):
         open_scenarios = [s for s in course.scenarios if number < course.rounds or _short(course, runs, s)]
         for scenario in open_scenarios:
-            # The order turns round by round: whoever comes second finds the machine warmer.
-            for server in course.servers if number % 2 == 0 else list(reversed(course.servers)):
+            for server in turns(course.servers, number):
                 run = await _run(course, machine, server, scenario, number)
                 runs.append(run)
                 yield run
+
+
+def turns(servers: Sequence[T], number: int) -> list[T]:
+    """The order of a round: ours next to a peer on either side, since a machine changes with time; and turned round by
+    round, since whoever comes second finds it warmer.
+    """
+    ours, *peers = servers
+    order = [*peers[:1], ours, *peers[1:]]
+    return order if number % 2 == 0 else order[::-1]
 
 
 def _short(course: Course, runs: list[Run], scenario: Scenario) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from bench import rounds
 from bench.client import BenchError
-from bench.rounds import settle
+from bench.rounds import settle, turns
 
 
 @dataclass
@@ -37,3 +37,14 @@ async def test_a_server_that_never_rests_is_an_error(monkeypatch: pytest.MonkeyP
 
     with pytest.raises(BenchError, match="nobody asks"):
         await settle([Counted([1.0] * 200)])  # type: ignore[list-item]
+
+
+def test_ours_runs_next_to_each_of_two_peers() -> None:
+    """A machine changes with time: what lies between the two runs of a pair blurs their ratio."""
+    assert turns(["ours", "one", "other"], 0) == ["one", "ours", "other"]
+
+
+def test_the_order_turns_round_by_round() -> None:
+    """Whoever comes second finds the machine warmer."""
+    assert turns(["ours", "one"], 0) == ["one", "ours"]
+    assert turns(["ours", "one"], 1) == ["ours", "one"]
