@@ -215,7 +215,7 @@ class WorkerBook:
             if choice.has_items:
                 self._copying[choice.handle] = (choice, delta.version)
         self._pending = Pending()
-        self._owes_ack = True
+        self._owes_ack = self._owes_ack or bool(delta.removed)
         return replace(delta, order_hash=self._order.hash), added
 
     def drop_untaken(self, taken_version: int) -> list[Choice]:
@@ -254,7 +254,7 @@ class WorkerBook:
         return Snapshot(term, version, residents, self._order.hash), added
 
     def take_ack(self, term: int) -> Ack | None:
-        """An Ack when the worker has kept many results, or gets an order anyway (as it does after an end)."""
+        """An Ack when the worker has kept many results, or after an end."""
         unacked = self.last_step - self._acked_step
         if not unacked or not (self._owes_ack or unacked >= ACK_EVERY_STEPS):
             return None
