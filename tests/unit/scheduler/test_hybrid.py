@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.contracts.messages import Finished
+from libs.contracts.messages import Ack, Finished
 from services.scheduler.chunk_size import FIRST_TOKENS
 from services.scheduler.events import OpenCell, UpdateIndex
 from tests.fakes.engine import expected
@@ -135,6 +135,15 @@ def test_the_worker_is_acknowledged_at_the_latest_after_sixteen_steps() -> None:
     while cell.step(worker):
         most = max(most, worker.unacked_steps)
     assert most <= 16 and worker.unacked_steps <= 1
+
+
+def test_an_order_that_ends_nobody_brings_no_acknowledgement() -> None:
+    """Each message costs both ends more than a result that is kept for a while: a long prompt has an order a step."""
+    cell = hybrid()
+    cell.submit("r", prompt(700), params(5))
+    cell.run(lambda: cell.choice("r").generated >= 1)
+    assert len(cell.deltas) >= 3
+    assert not any(isinstance(send.message, Ack) for send in cell.sent)
 
 
 def test_min_tokens_eos_and_stop_ids_are_the_workers_to_judge() -> None:

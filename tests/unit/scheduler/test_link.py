@@ -288,15 +288,6 @@ def test_a_cell_is_ready_when_every_needed_role_is_there() -> None:
     assert cell.status.workers == ("prefill-1",)
 
 
-def test_an_order_that_ends_nobody_brings_no_acknowledgement() -> None:
-    """Each message costs both ends more than a result that is kept for a while: a long prompt has an order a step."""
-    cell = hybrid()
-    cell.submit("r", prompt(700), params(5))
-    cell.run(lambda: cell.choice("r").generated >= 1)
-    assert len(cell.deltas) >= 3
-    assert not any(isinstance(send.message, Ack) for send in cell.sent)
-
-
 def test_an_end_is_acknowledged_to_the_worker_at_once() -> None:
     """It need not keep the results of what is over."""
     cell = hybrid()
