@@ -8,6 +8,7 @@ import asyncio
 import statistics
 from collections import deque
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Final
 
 from bench.figures import differ
@@ -42,8 +43,4 @@ class UsualMachine:
             return False
         read_bytes_s = statistics.median(seen.read_bytes_s for seen in self._seen)
         matrix_ops_s = statistics.median(seen.matrix_ops_s for seen in self._seen)
-        return differ(_by_name(machine), _by_name(Machine(read_bytes_s, matrix_ops_s))) <= ALIKE
-
-
-def _by_name(machine: Machine) -> dict[str, float]:
-    return {"read": machine.read_bytes_s, "matrix": machine.matrix_ops_s}
+        return differ(asdict(machine), asdict(Machine(read_bytes_s, matrix_ops_s))) <= ALIKE

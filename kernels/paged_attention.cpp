@@ -227,7 +227,7 @@ void attention_tile(const AttentionArgs& args, int64_t tile) {
   const int head = static_cast<int>(tile % args.kv_heads);  // heads of a block are neighbours in memory
   with_class(args.dtype, [&](auto kind) {
     Tile<decltype(kind)> own(args, item, head);
-    if (const int64_t next = tile + TILES_AHEAD; next < attention_tiles(args)) {
+    if (const int64_t next = tile + TILES_AHEAD; item.rows <= FEW_ROWS && next < attention_tiles(args)) {
       own.look_ahead(args.plan->items[next / args.kv_heads], static_cast<int>(next % args.kv_heads));
     }
     own.run();
