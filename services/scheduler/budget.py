@@ -7,15 +7,17 @@ from services.scheduler.state import State
 from services.scheduler.worker_book import WorkerBook
 
 OLDEST_PART = 4  # of a chunk, at most: what is kept for the oldest prompt, and no more than MIN_TOKENS
+PROMPT_PART = 1.5  # prompt tokens to each decoding row, at least: one for one, a queue that is there never gets shorter
 LAST_CHUNKS = 2  # as one: a step for the rest of a prompt costs more than a longer last one
 
 
 def plan_chunks(state: State, worker: WorkerBook, now_s: float) -> None:
     """Put chunk items into the worker's next version, parted as chunk_parts.py says.
 
-    The prompt that is there longest moves on by a few whoever comes before it: it holds memory meanwhile. Where the
-    rows alone take longer than the target that steps aim at, prompts have half of the step: no first token waits for
-    ever for the sake of later ones. While a tenant floods, its prompts come behind all others, and in short chunks.
+    The prompt that is there longest moves on by a few whoever comes before it: it holds memory meanwhile. Where many
+    rows decode, prompts have the greater part of the step, though it takes longer than what steps aim at: no first
+    token waits for the sake of many later ones, and a row that joins sooner shares more steps. While a tenant floods,
+    its prompts come behind all others, and in short chunks.
 
     One chunk waits while another runs: it is there when the step ends, and a prompt whose client leaves is computed for
     no longer than those two.
@@ -47,7 +49,7 @@ def _fitting(worker: WorkerBook, pace: Pace) -> int:
     rows, sizes = worker.decoding_rows, worker.chunk_sizes
     if pace is Pace.SWIFT:
         return max(int(min(sizes.of(pace).tokens, sizes.of(Pace.BESIDE).tokens)) - rows, SWIFT_TOKENS)
-    return max(int(sizes.of(pace).tokens) - rows, rows, MIN_TOKENS)
+    return max(int(sizes.of(pace).tokens) - rows, int(PROMPT_PART * rows), MIN_TOKENS)
 
 
 def _with_rest(unplanned: int, budget: int, limit: int, pace: Pace) -> int:

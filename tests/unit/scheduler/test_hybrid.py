@@ -83,7 +83,7 @@ def test_a_step_beside_streams_fits_their_target() -> None:
     assert max(seconds for seconds, _ in worker.took) > 0.15
 
 
-def test_a_prompt_beside_many_streams_has_half_of_each_step() -> None:
+def test_a_prompt_beside_many_streams_has_the_greater_part_of_each_step() -> None:
     """However slow the streams alone are: who comes to a full worker gets its first token all the same."""
     cell = hybrid(blocks=1024, itl_target_s=0.05)
     worker = next(iter(cell.workers.values()))
@@ -95,7 +95,7 @@ def test_a_prompt_beside_many_streams_has_half_of_each_step() -> None:
     before = len(cell.deltas)
     cell.run(until=lambda: cell.choice("late").generated > 0)
     sizes = [sum(chunk.tokens for chunk in delta.chunks) for delta in cell.deltas[before:] if delta.chunks]
-    assert sizes[:-1] and set(sizes[:-1]) == {40}
+    assert sizes[:-1] and set(sizes[:-1]) == {60}
 
 
 def test_chunks_of_a_cold_worker_start_small_and_grow() -> None:
