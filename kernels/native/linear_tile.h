@@ -1,8 +1,10 @@
 // Register tiles of a product: a few tokens by 48 columns from any multiple of 16 on, one file a class of weights.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
+#include "ahead.h"
 #include "api.h"
 #include "panel.h"
 
@@ -21,12 +23,40 @@ constexpr int GROUP_TOKENS = 2;
 // Vectors of a panel taken at once: with 16 registers, two to a vector, only one beside several tokens.
 constexpr int vectors_at_once(int tokens) { return PARTS == 1 || (PARTS == 2 && tokens == 1) ? PANEL_VECTORS : 1; }
 
-// What a tile asks memory for (ahead.h): so many bytes from there on with each step.
+constexpr int64_t STEPS_AHEAD = 32;  // of a panel that is read from memory
+constexpr int LEAST_ASKING = 4;      // tokens: with fewer, memory is all that a step waits for, and it is busy already
+
+// What a tile asks memory for: so many bytes from there on with each step.
 struct Ahead {
   const char* at;
   int64_t step_bytes;
   Ahead from(int64_t step) const { return {at + step * step_bytes, step_bytes}; }
 };
+
+// For one of the groups of tokens that a panel is multiplied by. A single one asks for the same panel further on; several
+// ask for a share each of a panel to come.
+inline Ahead ahead_of(const HrLinear& weight, int64_t vector, int64_t group, int64_t groups) {
+  const int64_t step_bytes = PANEL_COLUMNS * (weight.dtype == HR_INT8W ? 2 : 4), panel_bytes = panel_words(weight) * 4;
+  const char* panel = static_cast<const char*>(weight.data) + vector / PANEL_VECTORS * panel_bytes;
+  if (groups == 1) return {panel + STEPS_AHEAD * step_bytes, step_bytes};
+  return {panel + TILES_AHEAD * panel_bytes + panel_bytes * group / groups, ceil_div(step_bytes, groups)};
+}
+
+// Calls `run` with the number of lines that each step asks for.
+template <int R, class Run>
+HR_INLINE void with_lines(const Ahead& ahead, Run run) {
+  if constexpr (R >= LEAST_ASKING && vectors_at_once(R) == PANEL_VECTORS) {
+    switch (ceil_div(ahead.step_bytes, LINE_BYTES)) {
+      case 1:
+        return run(std::integral_constant<int, 1>{});
+      case 2:
+        return run(std::integral_constant<int, 2>{});
+      case 3:
+        return run(std::integral_constant<int, 3>{});
+    }
+  }
+  run(std::integral_constant<int, 0>{});
+}
 
 // y [tokens, 48] = (s0 + s1) + … for up to GROUP_TOKENS tokens and the 48 columns from `vector` on, tokens y_stride apart;
 // vectors past the last repeat it. `unpacked`: null, or the weight's integers as unpack_columns() left them.
