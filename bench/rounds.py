@@ -36,15 +36,17 @@ class Course:
 
 
 async def run_rounds(course: Course) -> AsyncIterator[Run]:
-    """Rounds until every pair of every scenario has enough that count, at most twice as many as asked for."""
+    """Rounds until every peer has enough pairs that count in every scenario, at most twice as many as asked for.
+
+    In those beyond only who lacks pairs runs, beside ours.
+    """
     for server in course.servers:
         await run_scenario(server.target, WARM_UP, course.model.vocab_size, course.seed - 1)
     runs: list[Run] = []
     machine = UsualMachine(lambda: probe(course.cores))
     for number in range(2 * course.rounds):
-        open_scenarios = [s for s in course.scenarios if number < course.rounds or _short(course, runs, s)]
-        for scenario in open_scenarios:
-            for server in turns(course.servers, number):
+        for scenario in course.scenarios:
+            for server in turns(_due(course, runs, scenario, number), number):
                 run = await _run(course, machine, server, scenario, number)
                 runs.append(run)
                 yield run
@@ -54,15 +56,26 @@ def turns(servers: Sequence[T], number: int) -> list[T]:
     """The order of a round: ours next to a peer on either side, since a machine changes with time; and turned round by
     round, since whoever comes second finds it warmer.
     """
+    if not servers:
+        return []
     ours, *peers = servers
     order = [*peers[:1], ours, *peers[1:]]
     return order if number % 2 == 0 else order[::-1]
 
 
-def _short(course: Course, runs: list[Run], scenario: Scenario) -> bool:
-    ours, *peers = (server.target.name for server in course.servers)
-    of_scenario = [run for run in runs if run.scenario == scenario.name]
-    return any(len(pairs(of_scenario, ours, peer)) < course.rounds for peer in peers)
+def _due(course: Course, runs: Sequence[Run], scenario: Scenario, number: int) -> Sequence[Server]:
+    if number < course.rounds:
+        return course.servers
+    sides = lacking(runs, [server.target.name for server in course.servers], scenario.name, course.rounds)
+    return [server for server in course.servers if server.target.name in sides]
+
+
+def lacking(runs: Sequence[Run], sides: Sequence[str], scenario: str, enough: int) -> list[str]:
+    """Ours, the first of `sides`, and the peers that have fewer pairs that count; nobody where all have enough."""
+    ours, *peers = sides
+    of_scenario = [run for run in runs if run.scenario == scenario]
+    short = [peer for peer in peers if len(pairs(of_scenario, ours, peer)) < enough]
+    return [ours, *short] if short else []
 
 
 async def _run(course: Course, usual: UsualMachine, server: Server, scenario: Scenario, number: int) -> Run:

@@ -73,8 +73,7 @@ def pairs(runs: Sequence[Run], ours: str, peer: str) -> list[tuple[Run, Run]]:
 def dropped(report: Report) -> int:
     """Pairs that do not count."""
     ours, *peers = (side.name for side in report.sides)
-    rounds = {(run.scenario, run.round) for run in report.runs if run.side == ours}
-    return sum(len(rounds) - len(pairs(report.runs, ours, peer)) for peer in peers)
+    return sum(sum(run.side == peer for run in report.runs) - len(pairs(report.runs, ours, peer)) for peer in peers)
 
 
 def _same_machine(one: Run, other: Run) -> bool:

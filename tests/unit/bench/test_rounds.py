@@ -6,7 +6,8 @@ import pytest
 
 from bench import rounds
 from bench.client import BenchError
-from bench.rounds import settle, turns
+from bench.rounds import lacking, settle, turns
+from tests.unit.bench.reports import run
 
 
 @dataclass
@@ -48,3 +49,17 @@ def test_the_order_turns_round_by_round() -> None:
     """Whoever comes second finds the machine warmer."""
     assert turns(["ours", "one"], 0) == ["one", "ours"]
     assert turns(["ours", "one"], 1) == ["ours", "one"]
+
+
+def test_a_round_more_is_for_whoever_lacks_pairs() -> None:
+    """The machine was another one for a run of one peer: the other peer has what it needs, and is not asked again."""
+    runs = [run(0, "ours", 10), run(0, "one", 20, read_gb_s=45.0), run(0, "other", 20)]
+    sides = ["ours", "one", "other"]
+    assert lacking(runs, sides, "S1", 1) == ["ours", "one"]
+    assert lacking(runs, sides, "S1", 2) == sides
+    assert lacking([*runs, run(1, "ours", 10), run(1, "one", 20)], sides, "S1", 1) == []
+
+
+def test_nobody_runs_where_nobody_lacks_pairs() -> None:
+    """Ours alone would be compared with nothing."""
+    assert lacking([run(0, "ours", 10)], ["ours"], "S1", 1) == [] == turns([], 5)
