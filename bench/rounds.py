@@ -56,10 +56,7 @@ def turns(servers: Sequence[T], number: int) -> list[T]:
     """The order of a round: ours next to a peer on either side, since a machine changes with time; and turned round by
     round, since whoever comes second finds it warmer.
     """
-    if not servers:
-        return []
-    ours, *peers = servers
-    order = [*peers[:1], ours, *peers[1:]]
+    order = [*servers[1:2], *servers[:1], *servers[2:]]
     return order if number % 2 == 0 else order[::-1]
 
 
