@@ -9,7 +9,7 @@
 
 namespace hr {
 
-constexpr int64_t TILES_AHEAD = 2;   // two threads take tiles in turns: the next one is the other's
+constexpr int64_t TILES_AHEAD = 1;  // a thread's tiles are neighbours
 
 HR_INLINE void ask_for(const void* line) { __builtin_prefetch(line, 0, 2); }
 HR_INLINE void ask_to_write(void* line) { __builtin_prefetch(line, 1, 2); }

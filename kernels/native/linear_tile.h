@@ -24,7 +24,6 @@ constexpr int GROUP_TOKENS = 2;
 constexpr int vectors_at_once(int tokens) { return PARTS == 1 || (PARTS == 2 && tokens == 1) ? PANEL_VECTORS : 1; }
 
 constexpr int64_t STEPS_AHEAD = 32;  // of a panel that is read from memory
-constexpr int LEAST_ASKING = 4;      // tokens: with fewer, memory is all that a step waits for, and it is busy already
 
 // What a tile asks memory for: so many bytes from there on with each step.
 struct Ahead {
@@ -45,7 +44,7 @@ inline Ahead ahead_of(const HrLinear& weight, int64_t vector, int64_t group, int
 // Calls `run` with the number of lines that each step asks for.
 template <int R, class Run>
 HR_INLINE void with_lines(const Ahead& ahead, Run run) {
-  if constexpr (R >= LEAST_ASKING && vectors_at_once(R) == PANEL_VECTORS) {
+  if constexpr (vectors_at_once(R) == PANEL_VECTORS) {
     switch (ceil_div(ahead.step_bytes, LINE_BYTES)) {
       case 1:
         return run(std::integral_constant<int, 1>{});

@@ -17,19 +17,21 @@ namespace {
 constexpr int TILE_BITS = 22;
 constexpr uint64_t TILE_MASK = (uint64_t{1} << TILE_BITS) - 1;
 constexpr uint64_t PHASE_MASK = (uint64_t{1} << (64 - 2 * TILE_BITS)) - 1;
-constexpr int64_t SHARES = 4;  // of what is left of a phase, a thread takes this part of what is even
+constexpr int64_t SHARES = 4;  // what is left of a part is taken in so many pieces at least
 constexpr int64_t SPIN_US = 50;
 constexpr int64_t LEAST_PATIENCE_US = 20;  // before tiles are late; and twice what the last ones of a phase took
 constexpr int PAUSES_PER_LOOK = 32;
 constexpr int LOOKS_FOR_LEAVING = 1000;
 constexpr size_t ARENA_BYTES = 1 << 16;
 
-int64_t tiles_of(uint64_t ticket) { return static_cast<int64_t>(ticket & TILE_MASK); }
-int64_t next_of(uint64_t ticket) { return static_cast<int64_t>(ticket >> TILE_BITS & TILE_MASK); }
-uint64_t phase_of(uint64_t ticket) { return ticket >> 2 * TILE_BITS; }
-uint64_t ticket_after(uint64_t ticket, int64_t tiles) {
-  return (phase_of(ticket) + 1) << 2 * TILE_BITS | static_cast<uint64_t>(tiles);
+// A ticket: phase number | next tile | end of the tiles.
+uint64_t ticket_of(uint64_t phase, int64_t next, int64_t end) {
+  return phase << 2 * TILE_BITS | static_cast<uint64_t>(next) << TILE_BITS | static_cast<uint64_t>(end);
 }
+uint64_t phase_of(uint64_t ticket) { return ticket >> 2 * TILE_BITS; }
+int64_t next_of(uint64_t ticket) { return static_cast<int64_t>(ticket >> TILE_BITS & TILE_MASK); }
+int64_t end_of(uint64_t ticket) { return static_cast<int64_t>(ticket & TILE_MASK); }
+uint64_t empty_after(uint64_t ticket) { return ticket_of(phase_of(ticket) + 1, 0, 0); }
 
 void pause() {
 #if defined(__x86_64__)
@@ -51,7 +53,10 @@ int64_t now_ns() {
 
 }  // namespace
 
-Team::Team(int threads) : threads_(threads), places_(std::make_unique<Place[]>(static_cast<size_t>(threads))) {
+Team::Team(int threads)
+    : threads_(threads),
+      places_(std::make_unique<Place[]>(static_cast<size_t>(threads))),
+      parts_(std::make_unique<Part[]>(static_cast<size_t>(threads))) {
   try {
     for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { serve(thread); });
   } catch (...) {
@@ -95,7 +100,7 @@ void Team::begin() {
 }
 
 void Team::rouse() {
-  if (threads_ > 1) publish(ticket_after(ticket_.load(), 0));
+  if (threads_ > 1) publish(empty_after(ticket_.load()));
 }
 
 void Team::run() {
@@ -108,7 +113,7 @@ void Team::run() {
     }
     return;
   }
-  first_.store(phase_of(ticket_after(ticket_.load(), 0)));
+  first_.store(phase_of(empty_after(ticket_.load())));
   start_phase(0);
   work(0);
   await_left(NOWHERE);
@@ -121,7 +126,11 @@ void Team::start_phase(size_t index) {
   if (tiles > static_cast<int64_t>(TILE_MASK)) __builtin_trap();
   if (tiles != 0) await_left(program_[index].left);
   done_.store(0, std::memory_order_relaxed);
-  publish(((first_.load() + index) << 2 * TILE_BITS) | static_cast<uint64_t>(tiles));
+  const uint64_t phase = first_.load() + index;
+  for (int i = 0; i < threads_ && tiles != 0; ++i) {
+    parts_[i].ticket.store(ticket_of(phase, part_begin(i, tiles), part_begin(i + 1, tiles)));
+  }
+  publish(ticket_of(phase, 0, tiles));
 }
 
 void Team::publish(uint64_t ticket) {
@@ -170,43 +179,57 @@ void Team::end_lap(int32_t op) {
 
 // Takes tiles until the program is over.
 void Team::work(int thread) {
-  Place& place = places_[thread];
   uint64_t ticket = ticket_.load();
-  while (tiles_of(ticket) != 0) {
-    const int64_t next = next_of(ticket), tiles = tiles_of(ticket);
-    if (next == tiles) {
-      if (!spin_while(ticket, place.patience_us) && !compute_late(ticket, thread) && !spin_while(ticket, SPIN_US)) {
-        sleep_while(ticket);
-      }
-      ticket = ticket_.load();
-      continue;
+  while (end_of(ticket) != 0) {
+    if (!work_share(ticket, thread) && !spin_while(ticket, places_[thread].patience_us) && !compute_late(ticket, thread) &&
+        !spin_while(ticket, SPIN_US)) {
+      sleep_while(ticket);
     }
-    const int64_t count = share(next, tiles);
-    const size_t index = index_of(ticket);
-    const bool is_near_end = tiles - next <= 2 * threads_;
-    const int64_t begin_ns = is_near_end ? now_ns() : 0;
-    enter(thread, index);
-    const bool is_taken = ticket_.compare_exchange_weak(ticket, ticket + (static_cast<uint64_t>(count) << TILE_BITS));
-    const bool is_last = is_taken && compute(program_[index], next, tiles, thread);
-    leave_all(thread);
-    if (is_near_end) place.patience_us = std::max(LEAST_PATIENCE_US, 2 * (now_ns() - begin_ns) / 1000);
-    if (is_last) end_phase(index);
     ticket = ticket_.load();
   }
 }
 
-// How many tiles are taken together from `next` on.
-int64_t Team::share(int64_t next, int64_t tiles) const {
-  return std::max<int64_t>(1, (tiles - next) / (SHARES * threads_));
+// Whether tiles of the ticket's phase were left to take; they are computed now.
+bool Team::work_share(uint64_t ticket, int thread) {
+  const size_t index = index_of(ticket);
+  enter(thread, index);
+  const Share share = take(ticket, thread);
+  const int64_t begin_ns = share.is_near_end ? now_ns() : 0;
+  const bool is_last = share.count != 0 && compute(program_[index], share, end_of(ticket), thread);
+  leave_all(thread);
+  if (share.is_near_end) {
+    places_[thread].patience_us = std::max(LEAST_PATIENCE_US, 2 * (now_ns() - begin_ns) / 1000);
+  }
+  if (is_last) end_phase(index);
+  return share.count != 0;
 }
 
-// Computes the share that begins there; whether the phase is done with that.
-bool Team::compute(const Phase& phase, int64_t begin, int64_t tiles, int thread) {
-  const int64_t count = share(begin, tiles);
+// The next tiles of the thread's own part, or of another where that is empty.
+Team::Share Team::take(uint64_t ticket, int thread) {
+  for (int i = 0; i < threads_; ++i) {
+    std::atomic<uint64_t>& part = parts_[(thread + i) % threads_].ticket;
+    uint64_t seen = part.load();
+    while (phase_of(seen) == phase_of(ticket) && next_of(seen) != end_of(seen)) {
+      const Share share = next_share(next_of(seen), end_of(seen));
+      if (part.compare_exchange_weak(seen, seen + (static_cast<uint64_t>(share.count) << TILE_BITS))) return share;
+    }
+  }
+  return {0, 0, false};
+}
+
+// What is taken together of a part that is left from `next` to `end`.
+Team::Share Team::next_share(int64_t next, int64_t end) {
+  return {next, std::max<int64_t>(1, (end - next) / SHARES), end - next <= 2};
+}
+
+int64_t Team::part_begin(int part, int64_t tiles) const { return tiles * part / threads_; }
+
+// Computes a share; whether the phase is done with that.
+bool Team::compute(const Phase& phase, const Share& share, int64_t tiles, int thread) {
   if (late_every_ != 0) be_late_with(thread);
-  for (int64_t i = begin; i < begin + count; ++i) phase.run(phase.of, i, thread);
-  if (phase.is_done && phase.is_done[begin].exchange(1)) return false;
-  return done_.fetch_add(count) + count == tiles;
+  for (int64_t i = share.begin; i < share.begin + share.count; ++i) phase.run(phase.of, i, thread);
+  if (phase.is_done && phase.is_done[share.begin].exchange(1)) return false;
+  return done_.fetch_add(share.count) + share.count == tiles;
 }
 
 // Computes what others have taken and are late with, where the phase allows it. Whether the ticket is another now.
@@ -216,9 +239,14 @@ bool Team::compute_late(uint64_t ticket, int thread) {
   bool is_last = false;
   const bool is_current = phase_of(ticket_.load()) == phase_of(ticket);
   if (is_current && program_[index].is_done) {
-    const int64_t tiles = tiles_of(ticket);
-    for (int64_t begin = 0; begin < tiles; begin += share(begin, tiles)) {
-      if (!program_[index].is_done[begin].load()) is_last = compute(program_[index], begin, tiles, thread);
+    const int64_t tiles = end_of(ticket);
+    for (int part = 0; part < threads_; ++part) {
+      const int64_t end = part_begin(part + 1, tiles);
+      for (int64_t next = part_begin(part, tiles); next < end;) {
+        const Share share = next_share(next, end);
+        if (!program_[index].is_done[next].load()) is_last = compute(program_[index], share, tiles, thread);
+        next += share.count;
+      }
     }
   }
   leave_all(thread);
@@ -261,7 +289,7 @@ void Team::serve(int thread) {
     work(thread);
     sleep_while(ticket_.load());
     const uint64_t ticket = ticket_.load();
-    if (tiles_of(ticket) == 0) spin_while(ticket, SPIN_US);  // roused: the program comes soon
+    if (end_of(ticket) == 0) spin_while(ticket, SPIN_US);  // roused: the program comes soon
   }
 }
 

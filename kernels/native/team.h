@@ -94,6 +94,16 @@ class Team {
     int64_t shares = 0;                   // that it has computed
   };
 
+  // What a thread takes first of a phase's tiles: neighbours, for memory is read faster in one long stream a thread than in
+  // turns. Who has none left helps others. Taking tiles is one exchange of the ticket: nobody takes any of another phase.
+  struct alignas(64) Part {
+    std::atomic<uint64_t> ticket{0};
+  };
+  struct Share {
+    int64_t begin, count;
+    bool is_near_end;  // of its part
+  };
+
   void* allocate(size_t bytes);
   Flag* new_flags(int64_t count);
   void end_lap(int32_t op);
@@ -105,8 +115,11 @@ class Team {
   void await_left(int32_t phases);
   bool is_left(int32_t phases) const;
   void work(int thread);
-  int64_t share(int64_t next, int64_t tiles) const;
-  bool compute(const Phase& phase, int64_t begin, int64_t tiles, int thread);
+  bool work_share(uint64_t ticket, int thread);
+  Share take(uint64_t ticket, int thread);
+  static Share next_share(int64_t next, int64_t end);
+  int64_t part_begin(int part, int64_t tiles) const;
+  bool compute(const Phase& phase, const Share& share, int64_t tiles, int thread);
   bool compute_late(uint64_t ticket, int thread);
   void end_phase(size_t index);
   void be_late_with(int thread);
@@ -124,9 +137,10 @@ class Team {
   int32_t left_ = 0;
   int64_t late_every_ = 0, late_us_ = 0;
   std::unique_ptr<Place[]> places_;  // [threads]
+  std::unique_ptr<Part[]> parts_;    // [threads]
   std::vector<std::thread> workers_;
 
-  // Phase number | next tile | tiles. Taking tiles is one exchange of it: nobody takes any of a finished phase.
+  // Of all tiles, none of them taken; published after the parts'.
   alignas(64) std::atomic<uint64_t> ticket_{0};
   std::atomic<uint64_t> first_{0};  // the number of the program's first phase
   alignas(64) std::atomic<int64_t> done_{0};
