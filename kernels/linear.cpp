@@ -41,13 +41,13 @@ HR_INLINE void add_step(Sums<R, V>& sums, const uint32_t (&x)[R], const uint32_t
 }
 
 // y = s, or y = y + s, of one segment. `x` is the first token's part of it, tokens lie `stride` elements apart.
-template <class Class, int R, int V, int Lines>
+template <class Class, int R, int V, class Asking>
 HR_INLINE void add_segment(const typename Class::Element* x, int64_t stride, const uint32_t* const (&w)[V], Ahead ahead,
                            const Segment& segment, float* y, int64_t y_stride) {
   Sums<R, V> sums{};
   uint32_t words[R];
   for (int64_t step = 0; step < segment.words; ++step) {
-    ask_for_lines<Lines>(ahead.at + step * ahead.step_bytes);
+    Asking::at(ahead.at + step * ahead.step_bytes);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) std::memcpy(&words[r], x + r * stride + step * Class::MEMBERS, sizeof words[r]);
     add_step<Class>(sums, words, w, step);
@@ -71,9 +71,9 @@ struct Plain {
   template <int R>
   struct Tokens {
     static void run(const TileArgs& args) {
-      with_lines<R>(args.ahead, [&](auto lines) { run_asking<lines()>(args); });
+      with_ask<R>(args.ahead, [&](auto ask) { run_asking<decltype(ask)>(args); });
     }
-    template <int Lines>
+    template <class Asking>
     static void run_asking(const TileArgs& args) {
       constexpr int V = vectors_at_once(R), P = Class::MEMBERS;
       const HrLinear& weight = *args.weight;
@@ -85,7 +85,7 @@ struct Plain {
           for (int i = 0; i < V; ++i) {
             w[i] = vector_at(weight, std::min(args.vector + v + i, last)) + begin / P * PANEL_COLUMNS;
           }
-          add_segment<Class, R, V, Lines>(static_cast<const typename Class::Element*>(args.x) + begin, weight.k, w,
+          add_segment<Class, R, V, Asking>(static_cast<const typename Class::Element*>(args.x) + begin, weight.k, w,
                                           args.ahead.from(begin / P), Segment{width / P, width % P != 0, s == 0},
                                           args.y + v * LANES, args.y_stride);
         }

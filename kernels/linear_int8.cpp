@@ -58,11 +58,11 @@ HR_INLINE void take_group(const TileArgs& args, int32_t segment, int64_t begin, 
   }
 }
 
-template <int Lines, int R, int V>
+template <class Asking, int R, int V>
 HR_INLINE void add_quads(U16 (&sums)[R][V], const uint8_t* x, int64_t stride, const GroupColumns<V>& w, Ahead ahead,
                          int64_t steps) {
   for (int64_t step = 0; step < steps; ++step) {
-    ask_for_lines<Lines>(ahead.at + step * ahead.step_bytes);
+    Asking::at(ahead.at + step * ahead.step_bytes);
     Quads weights[V];
 #pragma GCC unroll 3
     for (int v = 0; v < V; ++v) {
@@ -84,12 +84,12 @@ struct Int8Tokens {
   static constexpr int V = vectors_at_once(R);
 
   static void run(const TileArgs& args) {
-    with_lines<R>(args.ahead, [&](auto lines) {
-      for (int v = 0; v < PANEL_VECTORS; v += V) run_columns<lines()>(args, v);
+    with_ask<R>(args.ahead, [&](auto ask) {
+      for (int v = 0; v < PANEL_VECTORS; v += V) run_columns<decltype(ask)>(args, v);
     });
   }
 
-  template <int Lines>
+  template <class Asking>
   static void run_columns(const TileArgs& args, int v0) {
     const HrLinear& weight = *args.weight;
     const int64_t stride = token_bytes(weight);
@@ -104,7 +104,7 @@ struct Int8Tokens {
 #pragma GCC unroll 3
         for (int v = 0; v < V; ++v) sums[r][v] = load_words(w.header[v]);
       }
-      add_quads<Lines>(sums, bytes + begin, stride, w, args.ahead.from(begin / QUAD), ceil_div(width, QUAD));
+      add_quads<Asking>(sums, bytes + begin, stride, w, args.ahead.from(begin / QUAD), ceil_div(width, QUAD));
       take_group<R, V>(args, segment, begin, width, v0, open, [&](int r, int v) __attribute__((always_inline)) {
         float scale;
         std::memcpy(&scale, scales + r * stride + segment * sizeof scale, sizeof scale);
@@ -150,18 +150,18 @@ struct Int8wTokens {
   static constexpr int V = vectors_at_once(R);
 
   static void run(const TileArgs& args) {
-    with_lines<R>(args.ahead, [&](auto lines) {
+    with_ask<R>(args.ahead, [&](auto ask) {
       for (int v = 0; v < PANEL_VECTORS; v += V) {
         if (args.unpacked) {
-          run_columns<true, lines()>(args, v);
+          run_columns<true, decltype(ask)>(args, v);
         } else {
-          run_columns<false, lines()>(args, v);
+          run_columns<false, decltype(ask)>(args, v);
         }
       }
     });
   }
 
-  template <bool IS_UNPACKED, int Lines>
+  template <bool IS_UNPACKED, class Asking>
   static void run_columns(const TileArgs& args, int v0) {
     const HrLinear& weight = *args.weight;
     const auto* x = static_cast<const Bf16*>(args.x);
@@ -173,7 +173,7 @@ struct Int8wTokens {
       int64_t step = 0;
       const Ahead ahead = args.ahead.from(begin / 2);
       const auto load_step = [&]() __attribute__((always_inline)) {
-        ask_for_lines<Lines>(ahead.at + step * ahead.step_bytes);
+        Asking::at(ahead.at + step * ahead.step_bytes);
         if constexpr (IS_UNPACKED) {
           load_unpacked<V>(weights, args.unpacked, v0, begin / 2 + step);
         } else {

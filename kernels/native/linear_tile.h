@@ -29,7 +29,8 @@ constexpr int64_t STEPS_AHEAD = 32;  // of a panel that is read from memory
 struct Ahead {
   const char* at;
   int64_t step_bytes;
-  Ahead from(int64_t step) const { return {at + step * step_bytes, step_bytes}; }
+  bool is_read_again;
+  Ahead from(int64_t step) const { return {at + step * step_bytes, step_bytes, is_read_again}; }
 };
 
 // For one of the groups of tokens that a panel is multiplied by. A single one asks for the same panel further on; several
@@ -37,24 +38,19 @@ struct Ahead {
 inline Ahead ahead_of(const HrLinear& weight, int64_t vector, int64_t group, int64_t groups) {
   const int64_t step_bytes = PANEL_COLUMNS * (weight.dtype == HR_INT8W ? 2 : 4), panel_bytes = panel_words(weight) * 4;
   const char* panel = static_cast<const char*>(weight.data) + vector / PANEL_VECTORS * panel_bytes;
-  if (groups == 1) return {panel + STEPS_AHEAD * step_bytes, step_bytes};
-  return {panel + TILES_AHEAD * panel_bytes + panel_bytes * group / groups, ceil_div(step_bytes, groups)};
+  if (groups == 1) return {panel + STEPS_AHEAD * step_bytes, step_bytes, false};
+  return {panel + TILES_AHEAD * panel_bytes + panel_bytes * group / groups, ceil_div(step_bytes, groups), true};
 }
 
-// Calls `run` with the number of lines that each step asks for.
+// Calls `run` with the Ask of a step.
 template <int R, class Run>
-HR_INLINE void with_lines(const Ahead& ahead, Run run) {
+HR_INLINE void with_ask(const Ahead& ahead, Run run) {
   if constexpr (vectors_at_once(R) == PANEL_VECTORS) {
-    switch (ceil_div(ahead.step_bytes, LINE_BYTES)) {
-      case 1:
-        return run(std::integral_constant<int, 1>{});
-      case 2:
-        return run(std::integral_constant<int, 2>{});
-      case 3:
-        return run(std::integral_constant<int, 3>{});
-    }
+    const int64_t lines = ceil_div(ahead.step_bytes, LINE_BYTES);
+    if (ahead.is_read_again) return lines == 1 ? run(Ask<1, true>{}) : run(Ask<2, true>{});
+    return lines == 2 ? run(Ask<2, false>{}) : run(Ask<3, false>{});
   }
-  run(std::integral_constant<int, 0>{});
+  run(Ask<0, false>{});
 }
 
 // y [tokens, 48] = (s0 + s1) + … for up to GROUP_TOKENS tokens and the 48 columns from `vector` on, tokens y_stride apart;
