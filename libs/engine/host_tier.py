@@ -35,7 +35,7 @@ class MappedTier:
         Raises: ConfigError when it is none, has another layout than `pool`, or is smaller than its header says.
         """
         layout = pool.layout
-        memory, blocks = map_pool(source, layout)
+        memory, blocks = map_pool(source, layout, at_hand=False)
         flat = np.frombuffer(memory, np.uint8, blocks * layout.block_bytes, layout.header_bytes(blocks))
         fills = np.frombuffer(memory, np.uint32, blocks, FILL_COUNTS_OFFSET)
         return cls(pool, flat.reshape(blocks, layout.block_bytes), fills, bytes_per_s)

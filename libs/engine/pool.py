@@ -32,7 +32,7 @@ class KvPool(CountedPool):
 
         Raises: ConfigError when it is no pool, has another layout, or is smaller than its header says.
         """
-        memory, blocks = map_pool(source, layout)
+        memory, blocks = map_pool(source, layout, at_hand=True)
         shape = (blocks, layout.layers, 2, layout.kv_heads, layout.block_tokens, layout.head_dim)
         dtype = TORCH_DTYPES[layout.dtype]
         flat = torch.frombuffer(

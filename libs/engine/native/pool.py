@@ -23,7 +23,7 @@ class NativePool(CountedPool):
     @classmethod
     def attach(cls, source: int | Path, layout: KvLayout) -> Self:
         """Map a pool given as an open descriptor (kept by the caller) or a path. Raises ConfigError."""
-        memory, blocks = map_pool(source, layout)
+        memory, blocks = map_pool(source, layout, at_hand=True)
         flat = np.frombuffer(memory, np.uint8, blocks * layout.block_bytes, layout.header_bytes(blocks))
         fills = np.frombuffer(memory, np.uint32, blocks, FILL_COUNTS_OFFSET)
         return cls(layout, flat.reshape(blocks, layout.block_bytes), fills)

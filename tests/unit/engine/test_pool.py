@@ -1,5 +1,8 @@
 """Attaching to a pool and keeping its fill counts, whatever the kernels that use it."""
 
+import mmap
+import os
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from libs.contracts.kv_layout import KvLayout
 from libs.engine.counted_pool import CountedPool
 from libs.engine.native.pool import NativePool
 from libs.engine.pool import KvPool
+from libs.runtime.pool_file import create_pool
 
 LAYOUT = KvLayout(layers=2, kv_heads=3, head_dim=8, block_tokens=16, dtype="bfloat16")
 BLOCKS = 5
@@ -52,6 +56,19 @@ def test_two_attachments_share_bytes_and_fill_counts(tmp_path: Path) -> None:
     assert theirs.kv_NLCHTD[4, 1, 1, 2, 15, 7] == 2.5
     assert theirs.fill_counts_N.tolist() == [0, 0, 0, 0, 16]
     assert path.read_bytes()[-2:] == b"\x20\x40"  # the last element of the file: bfloat16 2.5
+
+
+def test_no_step_is_the_first_to_touch_a_page(kind: Kind) -> None:
+    """Writing every page of an attached pool takes hardly a page fault."""
+    descriptor = create_pool(LAYOUT, 1000)
+    pool = kind.attach(descriptor, LAYOUT)
+    os.close(descriptor)
+    every_page = block_bytes(pool).reshape(-1)[:: mmap.PAGESIZE]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+    every_page[:] = 1
+
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < len(every_page) // 10
 
 
 @pytest.mark.parametrize("change", [{"layers": 3}, {"block_tokens": 32}, {"dtype": "float32"}, {"tile_tag": "vnni"}])
