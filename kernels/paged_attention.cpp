@@ -21,23 +21,31 @@ Span seen_by_rows(const HrRow& row, int first, int rows, int group, int window) 
   return {seen_by(row, first / group, window).first, seen_by(row, (first + rows - 1) / group, window).end};
 }
 
-// A row's result so far: maximum, sum of exponentials (0: no piece yet), weighted values [D].
-struct Running {
-  float top, sum;
-  float* o;
-};
-
-// into = into merged with the piece to its right.
-void merge(Running& into, float top, float sum, const float* o, int head_dim) {
-  const float merged = into.top > top ? into.top : top;
-  const F16 left = exp(splat(into.top - merged)), right = exp(splat(top - merged));
-  for (int d = 0; d < head_dim; d += LANES) {
-    store(into.o + d, fma(load(o + d), right, load(into.o + d) * left));
+// into = into merged with the piece to its right, row by row; what either sees nothing of is as the other has it.
+void merge(PieceResult& into, const PieceResult& piece, int rows, int head_dim) {
+  const F16 merged = max(load(into.top), load(piece.top));
+  const F16 before = exp_to_88(load(into.top) - merged), after = exp_to_88(load(piece.top) - merged);
+  float tops[LANES], sums[LANES], lefts[LANES], rights[LANES];
+  store(tops, merged);
+  store(sums, fma(load(piece.sum), after, load(into.sum) * before));
+  store(lefts, before);
+  store(rights, after);
+  for (int r = 0; r < rows; ++r) {
+    if (piece.sum[r] == 0.0f) continue;
+    float* o = into.o + r * head_dim;
+    const float* right = piece.o + r * head_dim;
+    if (into.sum[r] == 0.0f) {
+      into.top[r] = piece.top[r];
+      into.sum[r] = piece.sum[r];
+      std::copy_n(right, head_dim, o);
+      continue;
+    }
+    into.top[r] = tops[r];
+    into.sum[r] = sums[r];
+    for (int d = 0; d < head_dim; d += LANES) {
+      store(o + d, fma(load(right + d), splat(rights[r]), load(o + d) * splat(lefts[r])));
+    }
   }
-  float sums[LANES];
-  store(sums, fma(splat(sum), right, splat(into.sum) * left));
-  into.top = merged;
-  into.sum = sums[0];
 }
 
 template <class Class>
@@ -70,14 +78,13 @@ class Tile {
 
   void run() {
     if (item_.partial >= 0) return run_part();
-    float o[MAX_ROWS * MAX_HEAD_DIM];
-    Running running[MAX_ROWS];
-    for (int r = 0; r < item_.rows; ++r) running[r] = {0.0f, 0.0f, o + r * args_.head_dim};
-    for (int piece = item_.piece; piece < item_.piece + item_.pieces; ++piece) {
-      compute(piece);
-      for (int r = 0; r < item_.rows; ++r) take(running[r], result_.top[r], result_.sum[r], result_.o + r * args_.head_dim);
+    PieceResult whole, right;
+    compute(item_.piece, whole);
+    for (int piece = item_.piece + 1; piece < item_.piece + item_.pieces; ++piece) {
+      compute(piece, right);
+      merge(whole, right, item_.rows, args_.head_dim);
     }
-    for (int r = 0; r < item_.rows; ++r) finish(r, running[r]);
+    finish(whole);
   }
 
  private:
@@ -85,54 +92,40 @@ class Tile {
     return (int64_t{row_.start + e / group_} * args_.heads + head_ * group_ + e % group_) * args_.head_dim;
   }
 
-  void take(Running& running, float top, float sum, const float* o) const {
-    if (sum == 0.0f) return;
-    if (running.sum == 0.0f) {
-      running.top = top;
-      running.sum = sum;
-      std::copy_n(o, args_.head_dim, running.o);
-    } else {
-      merge(running, top, sum, o, args_.head_dim);
+  void finish(const PieceResult& whole) const {
+    for (int r = 0; r < item_.rows; ++r) {
+      const int64_t at = element(item_.first + r);
+      if (args_.out_dtype == HR_FLOAT32) {
+        divide(whole, r, static_cast<float*>(args_.out) + at);
+      } else {
+        divide(whole, r, static_cast<Element*>(args_.out) + at);
+      }
     }
   }
-
-  void finish(int r, const Running& running) const {
-    if (args_.out_dtype == HR_FLOAT32) return divide(running, static_cast<float*>(args_.out) + element(item_.first + r));
-    divide(running, static_cast<Element*>(args_.out) + element(item_.first + r));
-  }
   template <class Out>
-  void divide(const Running& running, Out* out) const {
-    for (int d = 0; d < args_.head_dim; d += LANES) store_as(out + d, load(running.o + d) / splat(running.sum), LANES);
+  void divide(const PieceResult& whole, int r, Out* out) const {
+    const float* o = whole.o + r * args_.head_dim;
+    for (int d = 0; d < args_.head_dim; d += LANES) store_as(out + d, load(o + d) / splat(whole.sum[r]), LANES);
   }
 
   // A piece alone; whoever completes the last one of the row merges them all.
   void run_part() {
     AttentionPlan& plan = *args_.plan;
-    const int D = args_.head_dim, H = args_.kv_heads;
-    const int64_t stride = int64_t{MAX_ROWS} * (D + 2);
-    const auto at = [&](int part) { return plan.partials.data() + ((item_.partial + part) * H + head_) * stride; };
+    const int H = args_.kv_heads;
+    const auto at = [&](int part) -> PieceResult& { return plan.partials[(item_.partial + part) * H + head_]; };
     const Span seen = seen_by_rows(row_, item_.first, item_.rows, group_, args_.window);
-    compute(item_.piece);
-    float* mine = at(item_.piece - seen.first_piece());
-    std::copy_n(result_.top, MAX_ROWS, mine);
-    std::copy_n(result_.sum, MAX_ROWS, mine + MAX_ROWS);
-    std::copy_n(result_.o, item_.rows * D, mine + 2 * MAX_ROWS);
+    compute(item_.piece, at(item_.piece - seen.first_piece()));
     std::atomic<int32_t>& counter = plan.counters[item_.counter * H + head_];
     if (counter.fetch_add(1, std::memory_order_acq_rel) + 1 < item_.parts) return;
     counter.store(0, std::memory_order_relaxed);
-    for (int r = 0; r < item_.rows; ++r) {
-      float o[MAX_HEAD_DIM];
-      Running running{0.0f, 0.0f, o};
-      for (int part = 0; part < item_.parts; ++part) {
-        take(running, at(part)[r], at(part)[MAX_ROWS + r], at(part) + 2 * MAX_ROWS + r * D);
-      }
-      finish(r, running);
-    }
+    PieceResult& whole = at(0);
+    for (int part = 1; part < item_.parts; ++part) merge(whole, at(part), item_.rows, args_.head_dim);
+    finish(whole);
   }
 
-  void compute(int piece) {
+  void compute(int piece, PieceResult& result) {
     tiles_ = piece_of(row_, seen_by_rows(row_, item_.first, item_.rows, group_, args_.window), piece, head_);
-    dispatch();
+    dispatch(result);
   }
 
   PieceTiles piece_of(const HrRow& row, const Span& seen, int piece, int head) const {
@@ -156,19 +149,19 @@ class Tile {
   }
 
   // The narrowest kernel that holds the rows.
-  void dispatch() {
+  void dispatch(PieceResult& result) {
     const int rows = item_.rows;
-    if (rows <= 1) return kernel<1>();
-    if (rows <= 2) return kernel<2>();
-    if (rows <= 3) return kernel<3>();
-    if (rows <= 4 || MAX_ROWS == 4) return kernel<4>();
-    if (rows <= 6 || MAX_ROWS == 6) return kernel<std::min(6, MAX_ROWS)>();
-    if (rows <= 8) return kernel<std::min(8, MAX_ROWS)>();
-    kernel<std::min(12, MAX_ROWS)>();
+    if (rows <= 1) return kernel<1>(result);
+    if (rows <= 2) return kernel<2>(result);
+    if (rows <= 3) return kernel<3>(result);
+    if (rows <= 4 || MAX_ROWS == 4) return kernel<4>(result);
+    if (rows <= 6 || MAX_ROWS == 6) return kernel<std::min(6, MAX_ROWS)>(result);
+    if (rows <= 8) return kernel<std::min(8, MAX_ROWS)>(result);
+    kernel<std::min(12, MAX_ROWS)>(result);
   }
   template <int R>
-  __attribute__((noinline)) void kernel() {
-    PieceKernel<Class, R>(query_, tiles_, next_, args_.pool->block_tokens, args_.head_dim, args_.scale).run(result_);
+  __attribute__((noinline)) void kernel(PieceResult& result) {
+    PieceKernel<Class, R>(query_, tiles_, next_, args_.pool->block_tokens, args_.head_dim, args_.scale).run(result);
   }
 
   const AttentionArgs& args_;
@@ -177,7 +170,6 @@ class Tile {
   const HrRow& row_;
   QueryRows query_;
   PieceTiles tiles_, next_;
-  PieceResult result_;
 };
 
 }  // namespace
@@ -212,8 +204,8 @@ void plan_attention(AttentionPlan& plan, const HrRow* rows, int32_t row_count, i
   }
   std::stable_sort(plan.items.begin(), plan.items.end(),
                    [](const AttentionItem& a, const AttentionItem& b) { return a.cost > b.cost; });
-  const size_t floats = static_cast<size_t>(parts) * kv_heads * MAX_ROWS * (head_dim + 2);
-  if (plan.partials.size() < floats) plan.partials.resize(floats);
+  const size_t results = static_cast<size_t>(parts) * kv_heads;
+  if (plan.partials.size() < results) plan.partials.resize(results);
   const size_t counters = static_cast<size_t>(split_rows) * kv_heads;
   if (plan.counters.size() < counters) plan.counters = std::vector<std::atomic<int32_t>>(counters);
 }

@@ -14,7 +14,6 @@ namespace hr {
 
 constexpr int PIECE_TOKENS = 256;
 constexpr int PIECE_GROUPS = PIECE_TOKENS / LANES;
-constexpr int MAX_HEAD_DIM = 256;
 #if defined(__AVX512F__)
 constexpr int MAX_ROWS = 12, ACCUMULATORS = 24;
 #elif defined(__AVX2__)
@@ -38,9 +37,10 @@ struct PieceTiles {
   const uint32_t* values[PIECE_GROUPS];  // in its V tile, rows D words apart
 };
 
+static_assert(MAX_ROWS <= LANES);
 struct PieceResult {
-  float top[MAX_ROWS];
-  float sum[MAX_ROWS];  // 0: the row sees nothing here; else at least 1, the exponential of the maximum, or NaN
+  float top[LANES] = {};
+  float sum[LANES] = {};  // 0: the row sees nothing here; else at least 1, the exponential of the maximum, or NaN
   float o[MAX_ROWS * MAX_HEAD_DIM];  // [rows, D]
 };
 
@@ -123,7 +123,7 @@ class PieceKernel {
     Element* rounded = reinterpret_cast<Element*>(row);
     F16 sum = zero();
     for (int group = tiles_.first_group; group < tiles_.end_group; ++group) {
-      const F16 p = exp(as_float(load_words(row + group * LANES)) - splat(top));
+      const F16 p = exp_to_88(as_float(load_words(row + group * LANES)) - splat(top));
       sum = sum + p;
       store_as(rounded + group * LANES, p, LANES);
     }

@@ -22,6 +22,8 @@ struct Bfloat16 {
   static HR_INLINE F16 dot(const F16& sum, const U16& a, const U16& b) { return dot_pairs(sum, a, b); }
 };
 
+constexpr int MAX_HEAD_DIM = 256;
+
 struct KvShape {
   int32_t layers, kv_heads, block_tokens, head_dim;
 };

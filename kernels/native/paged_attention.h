@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api.h"
+#include "attention_piece.h"
 
 namespace hr {
 
@@ -26,7 +27,7 @@ struct AttentionItem {
 // The items of a step, the same for all layers; heaviest first. Memory is kept from step to step.
 struct AttentionPlan {
   std::vector<AttentionItem> items;
-  std::vector<float> partials;
+  std::vector<PieceResult> partials;  // [pieces of split rows, H]
   std::vector<std::atomic<int32_t>> counters;  // [split rows, H]
 };
 // Whether tiles merge what others have computed: such a plan's may not be repeated.

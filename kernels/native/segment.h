@@ -73,7 +73,7 @@ class Segment {
   float sum_about(float top) const {
     F16 sum = zero();
     for (int32_t first = begin_ / LANES * LANES; first < end_; first += LANES) {
-      sum = sum + exp(inside(first, scores_.raw(first)) - splat(top));
+      sum = sum + exp_to_88(inside(first, scores_.raw(first)) - splat(top));
     }
     return sum_lanes(sum);
   }
@@ -95,7 +95,7 @@ inline float log_probability(const SegmentResult* segments, int64_t count, float
   float lanes[LANES];
   for (int64_t i = 1; i < count; ++i) {
     const float merged = std::max(top, segments[i].top);
-    const F16 left = exp(splat(top - merged)), right = exp(splat(segments[i].top - merged));
+    const F16 left = exp_to_88(splat(top - merged)), right = exp_to_88(splat(segments[i].top - merged));
     store(lanes, fma(splat(segments[i].sum), right, splat(sum) * left));
     top = merged;
     sum = lanes[0];

@@ -4,7 +4,6 @@
 namespace hr {
 namespace {
 
-constexpr int32_t MAX_HEAD_DIM = 256;
 constexpr int32_t GROUP = 16;  // positions and dims are taken sixteen at a time by attention
 
 bool has_cuts(const HrLinear& weight) {

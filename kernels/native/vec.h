@@ -205,21 +205,26 @@ HR_INLINE F16 min(const F16& a, const F16& b) {
 }
 
 // Over all lanes, in the fixed tree: lane i with lane i + 8, then 4, 2, 1.
+template <class Half, class Op, class Whole>
+HR_INLINE Half fold_once(const Whole& x, Op op) {
+  Half low, high;
+  std::memcpy(&low, &x, sizeof low);
+  std::memcpy(&high, reinterpret_cast<const char*>(&x) + sizeof low, sizeof high);
+  return op(low, high);
+}
+template <class Op>
+HR_INLINE float fold_lanes(const F16& x, Op op) {
+  typedef float Eight __attribute__((vector_size(32)));
+  typedef float Four __attribute__((vector_size(16)));
+  typedef float Two __attribute__((vector_size(8)));
+  const Two two = fold_once<Two>(fold_once<Four>(fold_once<Eight>(x, op), op), op);
+  return op(two[0], two[1]);
+}
 HR_INLINE float sum_lanes(const F16& x) {
-  float lanes[LANES];
-  store(lanes, x);
-  for (int width = LANES / 2; width; width /= 2) {
-    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  }
-  return lanes[0];
+  return fold_lanes(x, [](auto a, auto b) __attribute__((always_inline)) { return a + b; });
 }
 HR_INLINE float max_lanes(const F16& x) {
-  float lanes[LANES];
-  store(lanes, x);
-  for (int width = LANES / 2; width; width /= 2) {
-    for (int i = 0; i < width; ++i) lanes[i] = lanes[i] > lanes[i + width] ? lanes[i] : lanes[i + width];
-  }
-  return lanes[0];
+  return fold_lanes(x, [](auto a, auto b) __attribute__((always_inline)) { return a > b ? a : b; });
 }
 
 HR_INLINE U16 lane_index() {

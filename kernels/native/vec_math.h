@@ -4,9 +4,9 @@
 
 namespace hr {
 
-// e^x within 2 ulp. exp(0) = 1, exp(−∞) = 0, NaN stays; 0 below the least normal number, +∞ from 2^127.5 on.
+// e^x within 2 ulp for x up to 88. exp(0) = 1, exp(−∞) = 0, NaN stays; 0 below the least normal number.
 // x = n ln 2 + r, |r| ≤ ln 2 / 2; e^r = 1 + r + r² q(r), q fitted to the relative error.
-HR_INLINE F16 exp(const F16& x) {
+HR_INLINE F16 exp_to_88(const F16& x) {
   const F16 magic = splat(12582912.0f);  // 1.5 · 2^23: adding it leaves the nearest integer in the low bits
   const F16 shifted = fma(x, splat(1.44269504f), magic);
   const F16 n = shifted - magic;
@@ -18,9 +18,10 @@ HR_INLINE F16 exp(const F16& x) {
   q = fma(q, r, splat(0.49999994f));
   const F16 e_r = fma(r * r, q, r) + splat(1.0f);
   const F16 power = as_float(shift_left<23>(as_words(shifted)) + splat_word(0x3F800000u));
-  const F16 tall = select(x > splat(88.37626f), splat(INFINITY), e_r * power);
-  return select(x < splat(-87.33654f), zero(), tall);
+  return select(x < splat(-87.33654f), zero(), e_r * power);
 }
+// Likewise for all x: +∞ from 2^127.5 on.
+HR_INLINE F16 exp(const F16& x) { return select(x > splat(88.37626f), splat(INFINITY), exp_to_88(x)); }
 
 // ln x within 2 ulp, for normal x > 0. x = 2^e (1 + f), √½ ≤ 1 + f < √2; ln(1 + f) = f − f²/2 + f³ q(f).
 HR_INLINE F16 log(const F16& x) {

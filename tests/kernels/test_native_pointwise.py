@@ -70,15 +70,16 @@ def test_swiglu_of_a_token_is_the_same_in_any_batch(ops: Ops, rng: np.random.Gen
 
 @by_dtype
 @pytest.mark.parametrize(("T", "D"), [(16, 64), (32, 16), (64, 80)])
+@pytest.mark.parametrize(("first", "M"), [(37, 45), (36, 45), (36, 7)])
 def test_rope_kv_rotates_rounds_and_stores(
-    ops: Ops, rng: np.random.Generator, T: int, D: int, dtype: torch.dtype
+    ops: Ops, rng: np.random.Generator, T: int, D: int, dtype: torch.dtype, first: int, M: int
 ) -> None:
     """Queries come out rotated, keys and values lie in their slots, and every other slot is as it was."""
-    Q, H, M = 3, 2, 45
+    Q, H = 3, 2
     tables = rope_tables(D, 10_000.0, 200)
     pool = Pool.unwritten((9, 2, H), T, D, dtype)
     x = torch.randn(M, Q + 2 * H, D)
-    positions = torch.arange(37, 37 + M, dtype=torch.int32)
+    positions = torch.arange(first, first + M, dtype=torch.int32)
     blocks = torch.randperm(9, dtype=torch.int32)[positions.long() // T].contiguous()
 
     with ops.shuffled(threads=2, seed=7):
