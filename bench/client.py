@@ -182,6 +182,7 @@ def request_bytes(target: Target, job: Job) -> bytes:
         "max_tokens": job.new_tokens,
         "temperature": 0,
         "ignore_eos": True,
+        "return_token_ids": True,  # a part of a character is an event, too, where a server can tell it
         "stream": True,
         "stream_options": {"include_usage": True},
         **target.extra,

@@ -70,7 +70,8 @@ class Choice:
 
     def take(self) -> Delta | None:
         """What has become certain since the last time, or None when there is nothing to tell a client."""
-        if self._told_reason or not (self._text or self.reason):
+        has_ids = self._reading.tells_ids and not self._reading.is_silent and self.tokens > self._taken_tokens
+        if self._told_reason or not (self._text or self.reason or has_ids):
             return None
         text = "".join(self._text)
         self._text.clear()

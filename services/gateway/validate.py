@@ -166,6 +166,7 @@ def _reading(body: Body, params: SamplingParams) -> Reading:
         stops=_stops(body.stop),
         shows_stop=bool(body.include_stop_str_in_output),
         skips_special=body.skip_special_tokens is not False,
+        tells_ids=bool(body.return_token_ids),
         is_noted=params.logprobs >= 0 or params.beam_width > 0,
         is_silent=body.max_tokens == 0 and isinstance(body, CompletionBody),
     )

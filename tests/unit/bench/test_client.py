@@ -111,6 +111,7 @@ def test_the_request_is_greedy_and_of_fixed_length() -> None:
         "max_tokens": 2,
         "temperature": 0,
         "ignore_eos": True,
+        "return_token_ids": True,
         "stream": True,
         "stream_options": {"include_usage": True},
         "cache_prompt": True,

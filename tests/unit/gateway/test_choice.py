@@ -45,6 +45,22 @@ def test_a_character_comes_with_its_last_byte() -> None:
     assert run(choice(), [*"é€".encode()], "length") == ["é", "€"]
 
 
+def test_who_wants_ids_has_each_as_it_comes() -> None:
+    """A part of a character, or what may become a stop string, is a delta without text; nothing is told twice."""
+    subject, told = Choice(0, ByteTokenizer(), Reading(64, stops=("xyz",), tells_ids=True)), []
+    for place, token in enumerate("éxyw".encode()):
+        subject.add(place, [token], "length" if token == ord("w") else "")
+        told.append(subject.take())
+
+    assert [(delta.text, [*delta.token_ids]) for delta in told if delta] == [
+        ("", [0xC3]),
+        ("é", [0xA9]),
+        ("", [ord("x")]),
+        ("", [ord("y")]),
+        ("xyw", [ord("w")]),
+    ]
+
+
 def test_a_character_cut_off_by_the_limit_becomes_one_replacement() -> None:
     """The same, streamed or not."""
     cut = list("a🫠".encode())[:-1]
