@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Final
 
@@ -22,9 +23,11 @@ def usable_port(host: str, port: int) -> int:
         raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
 
 
-def free_port() -> int:
-    """A loopback port that nothing listens on now."""
-    return usable_port("127.0.0.1", 0)
+def free_port(besides: Collection[int] = ()) -> int:
+    """A loopback port that nothing listens on now, and none of those that somebody is going to listen on."""
+    while (port := usable_port("127.0.0.1", 0)) in besides:
+        pass
+    return port
 
 
 async def wait_listening(port: int) -> None:

@@ -132,7 +132,7 @@ def settle(options: UpOptions, run_dir: RunDir) -> Stack:
     return Stack(
         options=options,
         credentials=Credentials.draw(),
-        nats_port=free_port(),
+        nats_port=free_port(besides=(gateway_port, options.grpc_port)),
         index_url=f"unix://{run_dir.valkey_socket}",
         gateway_port=gateway_port,
         kernels=kernels,

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from deploy.local import network
+from deploy.local import stack as stack_module
 from deploy.local.options import NamedModel, UpOptions, check_options
 from deploy.local.run_dir import RunDir
 from deploy.local.stack import settle
@@ -55,6 +57,19 @@ def test_a_model_that_is_not_computed_is_refused(tmp_path: Path, changes: dict[s
 
     with pytest.raises(ConfigError, match=named):
         settle(UpOptions(run_dir=tmp_path, model_dir=model_dir, kernels="torch", port=0), RunDir(tmp_path))
+
+
+def test_the_broker_takes_no_port_of_the_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port is free until somebody listens: the system may offer one twice that is spoken for."""
+    offered = iter([7001, 7001, 7002, 7003])
+    for module in (network, stack_module):
+        monkeypatch.setattr(module, "usable_port", lambda host, port: next(offered))
+    asked = replace(options(tmp_path, "float32", "torch"), overrides={"gateway": {"grpc_port": "7002"}})
+
+    stack = settle(asked, RunDir(tmp_path))
+    os.close(stack.cell.pool_fd)
+
+    assert (stack.gateway_port, stack.nats_port) == (7001, 7003)
 
 
 def test_scaled_positions_serve_a_longer_context(tmp_path: Path) -> None:
