@@ -175,7 +175,7 @@ class Tile {
 }  // namespace
 
 void plan_attention(AttentionPlan& plan, const HrRow* rows, int32_t row_count, int32_t heads, int32_t kv_heads,
-                    int32_t head_dim, int32_t window) {
+                    int32_t window) {
   const int group = heads / kv_heads;
   int64_t parts = 0;
   int32_t split_rows = 0;

@@ -35,7 +35,7 @@ inline bool is_split(const AttentionPlan& plan) {
   return std::any_of(plan.items.begin(), plan.items.end(), [](const AttentionItem& item) { return item.partial >= 0; });
 }
 void plan_attention(AttentionPlan&, const HrRow* rows, int32_t row_count, int32_t heads, int32_t kv_heads,
-                    int32_t head_dim, int32_t window);
+                    int32_t window);
 
 struct AttentionArgs {
   const void* q;  // [M, Q D] of dtype, rotated

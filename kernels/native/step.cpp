@@ -96,7 +96,7 @@ class Step {
   }
   int32_t window(int32_t windowed) const { return windowed ? model_.window : 0; }
   void plan(AttentionPlan& plan, const HrRow* rows, int32_t row_count, int32_t windowed) const {
-    plan_attention(plan, rows, row_count, model_.heads, model_.kv_heads, model_.head_dim, window(windowed));
+    plan_attention(plan, rows, row_count, model_.heads, model_.kv_heads, window(windowed));
   }
 
   // Each token's absolute position and the block of its slot.

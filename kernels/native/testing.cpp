@@ -76,7 +76,7 @@ void hr_test_rope_kv(const hr::RopeKvArgs* args, int32_t threads, uint32_t seed)
 void hr_test_attention(hr::AttentionArgs* args, int32_t row_count, int32_t threads, uint32_t seed, int32_t repeats) {
   hr::AttentionPlan plan;
   args->plan = &plan;
-  hr::plan_attention(plan, args->rows, row_count, args->heads, args->kv_heads, args->head_dim, args->window);
+  hr::plan_attention(plan, args->rows, row_count, args->heads, args->kv_heads, args->window);
   for (int32_t i = 0; i < repeats; ++i) {
     run_tiles(hr::attention_tiles(*args), threads, seed, [&](int64_t tile) { hr::attention_tile(*args, tile); });
   }
