@@ -86,8 +86,8 @@ struct Plain {
             w[i] = vector_at(weight, std::min(args.vector + v + i, last)) + begin / P * PANEL_COLUMNS;
           }
           add_segment<Class, R, V, Asking>(static_cast<const typename Class::Element*>(args.x) + begin, weight.k, w,
-                                          args.ahead.from(begin / P), Segment{width / P, width % P != 0, s == 0},
-                                          args.y + v * LANES, args.y_stride);
+                                           args.ahead.from(begin / P), Segment{width / P, width % P != 0, s == 0},
+                                           args.y + v * LANES, args.y_stride);
         }
       }
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "native/kv_tile.h"
+#include "native/panel.h"
 #include "native/rms_norm.h"
 
 namespace hr {
@@ -65,8 +66,8 @@ void place_values(const RopeKvArgs& args, int64_t token) {
     typename Class::Element value[MAX_HEAD_DIM];
     const float* x = head_at(args, token, args.heads + args.kv_heads + head);
     for (int d = 0; d < D; d += LANES) store_as(value + d, load(x + d), LANES);
-    auto* values = tile_of<Class>(args, token, 1, head);
-    for (int d = 0; d < D; ++d) values[value_offset<Class>(d, slot_of(args, token), D)] = value[d];
+    auto* values = tile_of<Class>(args, token, 1, head) + value_offset<Class>(0, slot_of(args, token), D);
+    for (int d = 0; d < D; ++d) values[d * Class::MEMBERS] = value[d];
   }
 }
 
@@ -108,10 +109,7 @@ int64_t tile_tokens(const RopeKvArgs& args) { return args.tokens <= FEW_TOKENS ?
 
 }  // namespace
 
-int64_t rope_kv_tiles(const RopeKvArgs& args) {
-  const int64_t each = tile_tokens(args);
-  return (args.tokens + each - 1) / each;
-}
+int64_t rope_kv_tiles(const RopeKvArgs& args) { return ceil_div(args.tokens, tile_tokens(args)); }
 
 void rope_kv_tile(const RopeKvArgs& args, int64_t tile) {
   const int64_t first = tile * tile_tokens(args);

@@ -12,8 +12,6 @@ Item = tuple[Stream, Delta]
 
 def usage_of(streams: Sequence[Stream]) -> Usage:
     """Of all prompts together."""
-    if len(streams) == 1:  # asked for with every token
-        return streams[0].usage
     usages = [stream.usage for stream in streams]
     return Usage(
         sum(usage.prompt_tokens for usage in usages),
