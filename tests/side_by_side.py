@@ -24,6 +24,12 @@ def is_computer(worker: str, workers: int) -> bool:
 class SideBySide(LoadScopeScheduling):  # type: ignore[misc]
     """A file is one piece of work, so that the fixtures of a module are made once; all that runs alone is one, too."""
 
+    def schedule(self) -> None:
+        """Who comes last is left out when there is less work than processes: let that be the one that only computes."""
+        for node in filter(self._is_computer, self.nodes):
+            self.assigned_work[node] = self.assigned_work.pop(node)
+        super().schedule()
+
     def _split_scope(self, nodeid: str) -> str:
         return ALONE if nodeid.startswith(LAST_AND_ALONE) else nodeid.partition("::")[0]
 

@@ -42,9 +42,8 @@ class MappedPool(FakePool):
     def __init__(self, path: Path, blocks: int = BLOCKS, block_tokens: int = 16) -> None:
         self.blocks, self.block_tokens = blocks, block_tokens
         size_bytes = 4 * blocks * (1 + block_tokens)
-        if not path.exists():
-            path.write_bytes(bytes(size_bytes))
-        with path.open("r+b") as file:
+        with path.open("a+b") as file:
+            file.truncate(size_bytes)  # whoever comes first, or at once: nothing written is lost
             words = memoryview(mmap.mmap(file.fileno(), size_bytes)).cast("I")
         self.fill_counts_N, self.ids_NT = words[:blocks], words[blocks:]  # type: ignore[assignment]
 

@@ -1,6 +1,6 @@
 """Which process runs which test, played with processes that behave as pytest-xdist's do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,19 +42,19 @@ class Process:
         return len(self.todo) > (0 if self.shutting_down else 1)
 
 
-def scheduler(processes: int) -> tuple[SideBySide, list[Process]]:
-    """A scheduler whose processes have all collected TESTS."""
+def scheduler(processes: int, tests: Sequence[str] = TESTS) -> tuple[SideBySide, list[Process]]:
+    """A scheduler whose processes have all collected `tests`."""
     option = SimpleNamespace(loadscopereorder=False)
     config: Any = SimpleNamespace(option=option, getvalue=lambda name: [f"{processes}*popen"])
     scheduling, made = SideBySide(config, Silent()), [Process(f"gw{number}") for number in range(processes)]
     for process in made:
-        join(scheduling, process)
+        join(scheduling, process, tests)
     return scheduling, made
 
 
-def join(scheduling: SideBySide, process: Any) -> None:
+def join(scheduling: SideBySide, process: Any, tests: Sequence[str] = TESTS) -> None:
     scheduling.add_node(process)
-    scheduling.add_node_collection(process, TESTS)
+    scheduling.add_node_collection(process, list(tests))
     if scheduling.collection_is_completed:
         scheduling.schedule()
 
@@ -116,3 +116,12 @@ def test_what_crashes_its_process_runs_once_and_the_rest_is_run(fatal: str) -> N
     ran = play(*scheduler(3), crashes=lambda process, test: test == fatal)
 
     assert sorted(test for _, test in ran) == sorted(TESTS)
+
+
+@pytest.mark.parametrize("file", [WAITS[0], COMPUTED[0], LAST[0]])
+def test_a_single_file_is_run_at_usual_priority(file: str) -> None:
+    """The process that only computes is the first that there is no work for."""
+    tests = [test for test in TESTS if test.startswith(file)]
+    _, made = scheduler(3, tests)
+
+    assert sorted(len(process.todo) for process in made if process.gateway.id != COMPUTER) == [0, len(tests)]

