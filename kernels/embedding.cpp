@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "native/ahead.h"
 #include "native/kv_tile.h"
 #include "native/pack.h"
 #include "native/panel.h"
@@ -17,14 +18,18 @@ float widened(Bf16 x) {
   return out;
 }
 
+const uint32_t* words_of(const HrLinear& table, int64_t id) { return vector_at(table, id / LANES) + id % LANES; }
+
+// Row `next` is asked for meanwhile.
 template <class Class>
-void read_row(const HrLinear& table, int64_t id, float* out) {
+void read_row(const HrLinear& table, int64_t id, int64_t next, float* out) {
   constexpr int P = Class::MEMBERS;
-  const uint32_t* words = vector_at(table, id / LANES) + id % LANES;
-  for (int64_t k = 0; k < table.k; ++k) {
+  const uint32_t *words = words_of(table, id), *ahead = words_of(table, next);
+  for (int64_t k = 0; k < table.k; k += P, words += PANEL_COLUMNS, ahead += PANEL_COLUMNS) {
+    ask_for(ahead);
     typename Class::Element pair[P];
-    std::memcpy(pair, words + k / P * PANEL_COLUMNS, sizeof pair);
-    out[k] = widened(pair[k % P]);
+    std::memcpy(pair, words, sizeof pair);
+    for (int64_t i = 0; i < P && k + i < table.k; ++i) out[k + i] = widened(pair[i]);
   }
 }
 
@@ -59,7 +64,8 @@ void embedding_tile(const EmbeddingArgs& args, int64_t tile) {
   }
   with_class(args.table->dtype, [&](auto kind) {
     for (int64_t token = first; token < last; ++token) {
-      read_row<decltype(kind)>(*args.table, args.ids[token], args.out + token * args.table->k);
+      const int64_t next = args.ids[std::min<int64_t>(token + 1, args.tokens - 1)];
+      read_row<decltype(kind)>(*args.table, args.ids[token], next, args.out + token * args.table->k);
     }
   });
 }

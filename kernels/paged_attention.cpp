@@ -55,18 +55,18 @@ class Tile {
  public:
   Tile(const AttentionArgs& args, const AttentionItem& item, int head)
       : args_(args), item_(item), head_(head), group_(args.heads / args.kv_heads), row_(args.rows[item.row]) {
-    const int words = args.head_dim / Class::MEMBERS;
-    for (int r = 0; r < MAX_ROWS; ++r) {
-      const int e = item.first + std::min(r, item.rows - 1);
-      const Span seen = seen_by(row_, e / group_, args.window);
+    each_query([&](int r, int token, int64_t at) {
+      const Span seen = seen_by(row_, token, args.window);
       query_.first_seen[r] = seen.first;
       query_.end_seen[r] = seen.end;
-      uint32_t* to = query_.words + r * ROW_WORDS;
-      if (r < item.rows) {
-        std::memcpy(to, static_cast<const Element*>(args.q) + element(e), words * sizeof(uint32_t));
-      } else {
-        std::fill_n(to, words, 0u);
-      }
+      const Element* from = static_cast<const Element*>(args.q) + at;
+      Element* to = reinterpret_cast<Element*>(query_.words + r * ROW_WORDS);
+      for (int d = 0; d < args.head_dim; d += LANES) std::memcpy(to + d, from + d, LANES * sizeof(Element));
+    });
+    for (int r = item.rows; r < MAX_ROWS; ++r) {
+      query_.first_seen[r] = query_.first_seen[item.rows - 1];
+      query_.end_seen[r] = query_.end_seen[item.rows - 1];
+      std::fill_n(query_.words + r * ROW_WORDS, args.head_dim / Class::MEMBERS, 0u);
     }
   }
 
@@ -88,19 +88,26 @@ class Tile {
   }
 
  private:
-  int64_t element(int e) const {
-    return (int64_t{row_.start + e / group_} * args_.heads + head_ * group_ + e % group_) * args_.head_dim;
+  // Calls run(r, token, element) for each query row of the item: its token of the step row, its first element in q and out.
+  template <class Run>
+  HR_INLINE void each_query(Run run) const {
+    int token = item_.first / group_, query_head = item_.first % group_;
+    for (int r = 0; r < item_.rows; ++r) {
+      run(r, token, ((int64_t{row_.start} + token) * args_.heads + head_ * group_ + query_head) * args_.head_dim);
+      if (++query_head < group_) continue;
+      query_head = 0;
+      ++token;
+    }
   }
 
   void finish(const PieceResult& whole) const {
-    for (int r = 0; r < item_.rows; ++r) {
-      const int64_t at = element(item_.first + r);
+    each_query([&](int r, int, int64_t at) {
       if (args_.out_dtype == HR_FLOAT32) {
         divide(whole, r, static_cast<float*>(args_.out) + at);
       } else {
         divide(whole, r, static_cast<Element*>(args_.out) + at);
       }
-    }
+    });
   }
   template <class Out>
   void divide(const PieceResult& whole, int r, Out* out) const {
@@ -136,14 +143,18 @@ class Tile {
     tiles.end_group = (tiles.end - tiles.start + LANES - 1) / LANES;
     const int T = args_.pool->block_tokens, D = args_.head_dim;
     const KvShape shape{args_.layers, args_.kv_heads, T, D};
+    const int first = tiles.start + tiles.first_group * LANES;
+    int slot = first % T;
+    const int32_t* block = row.table + first / T;
     for (int group = tiles.first_group; group < tiles.end_group; ++group) {
-      const int position = tiles.start + group * LANES;
-      const int64_t block = row.table[position / T];
-      const auto* keys = kv_tile<Class>(args_.pool->kv, shape, block, args_.layer, 0, head);
-      const auto* values = kv_tile<Class>(args_.pool->kv, shape, block, args_.layer, 1, head);
-      const int slot = position % T;
+      const auto* keys = kv_tile<Class>(args_.pool->kv, shape, *block, args_.layer, 0, head);
+      const auto* values = kv_tile<Class>(args_.pool->kv, shape, *block, args_.layer, 1, head);
       tiles.keys[group] = reinterpret_cast<const uint32_t*>(keys) + slot;
-      tiles.values[group] = reinterpret_cast<const uint32_t*>(values) + slot / Class::MEMBERS * D;
+      tiles.values[group] = reinterpret_cast<const uint32_t*>(values + int64_t{slot} * D);
+      slot += LANES;
+      if (slot < T) continue;
+      slot = 0;
+      ++block;
     }
     return tiles;
   }
