@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from libs.contracts.errors import HeadraceError
 from libs.text.detokenize import Detokenizer
@@ -109,19 +110,18 @@ def joined(deltas: list[Delta]) -> Delta:
 async def _events(streams: Sequence[Stream], send: Send, headers: Headers) -> None:
     """The head goes out with the first text, so that what fails before it still gets a status of its own."""
     writers: dict[str, ChunkWriter] = {}
-    first = streams[0]
+    first, usage = streams[0], partial(usage_of, streams)
     try:
         async for stream, delta in merged(streams):
-            usage = usage_of(streams)
             opening, text_ns, is_begun = b"", 0, bool(writers)
             writer = writers.get(stream.request_id)
             if writer is None:
                 text_ns = time.monotonic_ns()
-                writer = writers[stream.request_id] = ChunkWriter(head_of(first), source_of(stream))
-                opening = writer.first(len(stream.choices), usage)
+                writer = writers[stream.request_id] = ChunkWriter(head_of(first), source_of(stream), usage)
+                opening = writer.first(len(stream.choices))
             if not is_begun:
                 await reply.begin(send, 200, (*reply.EVENTS, *headers, stream.observer.server_timing))
-            await reply.part(send, opening + writer.delta(numbered(streams, stream, delta), usage))
+            await reply.part(send, opening + writer.delta(numbered(streams, stream, delta)))
             if text_ns:
                 stream.observer.wrote(text_ns)
     except HeadraceError as error:
@@ -132,5 +132,5 @@ async def _events(streams: Sequence[Stream], send: Send, headers: Headers) -> No
         raise
     for stream in streams:
         stream.observer.told()
-    closing = writers[first.request_id].usage(usage_of(streams)) if writers else b""
+    closing = writers[first.request_id].usage() if writers else b""
     await reply.part(send, closing + sse.DONE, more=False)

@@ -3,7 +3,7 @@
 A chunk is written for each token, so everything but its text is laid out as bytes when the response begins.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,10 +125,13 @@ class Tokens:
 
 
 class ChunkWriter:
-    """Writes the events of one streamed response: first, one per delta, usage if asked for; then sse.DONE."""
+    """Writes the events of one streamed response: first, one per delta, usage if asked for; then sse.DONE.
 
-    def __init__(self, head: Head, source: Source) -> None:
-        self._head, self._tokens = head, Tokens(head, source.echo)
+    What was used so far is asked for only by those events that tell it.
+    """
+
+    def __init__(self, head: Head, source: Source, usage_so_far: Callable[[], Usage]) -> None:
+        self._head, self._tokens, self._usage_so_far = head, Tokens(head, source.echo), usage_so_far
         self._echo_text, self._echoed = source.echo.text, set[int]()
         self._chat = head.kind is Kind.CHAT
         shared = {
@@ -146,17 +149,17 @@ class ChunkWriter:
             b',"prompt_token_ids":' + msgspec.json.encode(list(source.ids)) if head.return_token_ids else b""
         )
 
-    def first(self, choices: int, usage: Usage) -> bytes:
+    def first(self, choices: int) -> bytes:
         """Each choice's role: chats open with it, and no later chunk has one."""
         if not self._chat:
             return b""
-        rest = self._prompt_ids + self._usage(usage)
+        rest = self._prompt_ids + self._usage()
         return b"".join(
             self._event(index, b'"delta":{"role":"assistant","content":""}', b"null", b',"logprobs":null', rest)
             for index in range(choices)
         )
 
-    def delta(self, delta: Delta, usage: Usage) -> bytes:
+    def delta(self, delta: Delta) -> bytes:
         text, told = self._no_text, delta.text
         if self._echo_text and delta.index not in self._echoed:
             self._echoed.add(delta.index)
@@ -173,18 +176,21 @@ class ChunkWriter:
             ids = b',"logprobs":' + sse.text_of(self._tokens.of(delta)) + ids
         else:
             ids = b',"logprobs":null' + ids
-        return self._event(delta.index, text, reason, ids, self._usage(usage))
+        return self._event(delta.index, text, reason, ids, self._usage())
 
-    def usage(self, usage: Usage) -> bytes:
+    def usage(self) -> bytes:
         """The one chunk without choices; only for those who asked."""
         if not self._head.include_usage:
             return b""
-        return self._open + b'],"usage":' + msgspec.json.encode(usage.to_json()) + b"}" + sse.SUFFIX
+        return self._open + b'],"usage":' + self._told_usage() + b"}" + sse.SUFFIX
 
-    def _usage(self, usage: Usage) -> bytes:
+    def _usage(self) -> bytes:
         if self._head.continuous_usage:
-            return b',"usage":' + msgspec.json.encode(usage.to_json())
+            return b',"usage":' + self._told_usage()
         return b',"usage":null' if self._head.include_usage else b""
+
+    def _told_usage(self) -> bytes:
+        return msgspec.json.encode(self._usage_so_far().to_json())
 
     def _event(self, index: int, text: bytes, reason: bytes, in_choice: bytes, beside: bytes) -> bytes:
         return b'%b{"index":%d,%b,"finish_reason":%b%b}]%b}\n\n' % (self._open, index, text, reason, in_choice, beside)

@@ -13,7 +13,7 @@ SWIFT_TOKENS = 8  # likewise a flood's
 SHORT_PART = 0.3  # of the streams' target: a step of that time is short enough, and so is
 LONGER = 1.5  # times the quickest one
 GROWTH = 2.0
-MARGIN = 0.7  # of the streams' target that a step aims at: half of the steps take longer than what they aim at
+MARGIN = 0.62  # of the streams' target that a step aims at: half of the steps take longer than what they aim at
 
 
 class Pace(Enum):

@@ -69,8 +69,8 @@ def test_token_ids_stand_where_vllm_has_them() -> None:
 @pytest.mark.parametrize("kind", list(Kind))
 def test_all_chunks_share_their_head(kind: Kind) -> None:
     """Same id, created and model in each, and one choice."""
-    writer = ChunkWriter(head(kind), Source(IDS))
-    body = writer.first(1, USAGE) + writer.delta(Delta(0, "a", [5], None), USAGE) + writer.usage(USAGE)
+    writer = ChunkWriter(head(kind), Source(IDS), lambda: USAGE)
+    body = writer.first(1) + writer.delta(Delta(0, "a", [5], None)) + writer.usage()
 
     chunks = events(body)
 
@@ -83,9 +83,9 @@ def test_all_chunks_share_their_head(kind: Kind) -> None:
 
 def test_only_the_first_chat_delta_has_a_role() -> None:
     """And only the last a reason, with an empty delta where no text is left."""
-    writer = ChunkWriter(head(Kind.CHAT), Source(IDS))
-    body = writer.first(1, USAGE) + writer.delta(Delta(0, "a", [5], None), USAGE)
-    body += writer.delta(Delta(0, "", [], "stop"), USAGE)
+    writer = ChunkWriter(head(Kind.CHAT), Source(IDS), lambda: USAGE)
+    body = writer.first(1) + writer.delta(Delta(0, "a", [5], None))
+    body += writer.delta(Delta(0, "", [], "stop"))
 
     choices = [chunk["choices"][0] for chunk in events(body)]
 
@@ -95,28 +95,44 @@ def test_only_the_first_chat_delta_has_a_role() -> None:
 
 def test_usage_asked_for_comes_alone_and_last() -> None:
     """All other chunks carry a null for it."""
-    writer = ChunkWriter(head(Kind.COMPLETION, include_usage=True), Source(IDS))
+    writer = ChunkWriter(head(Kind.COMPLETION, include_usage=True), Source(IDS), lambda: USAGE)
 
-    first, last = events(writer.delta(Delta(0, "a", [5], "stop"), USAGE) + writer.usage(USAGE))
+    first, last = events(writer.delta(Delta(0, "a", [5], "stop")) + writer.usage())
 
     assert (first["usage"], last["choices"], last["usage"]) == (None, [], USAGE_JSON)
 
 
 def test_continuous_usage_is_in_every_chunk() -> None:
     """The running count of that moment."""
-    writer = ChunkWriter(head(Kind.CHAT, include_usage=True, continuous_usage=True), Source(IDS))
+    writer = ChunkWriter(head(Kind.CHAT, include_usage=True, continuous_usage=True), Source(IDS), lambda: USAGE)
 
-    chunks = events(writer.first(1, USAGE) + writer.delta(Delta(0, "a", [5], None), USAGE))
+    chunks = events(writer.first(1) + writer.delta(Delta(0, "a", [5], None)))
 
     assert [chunk["usage"] for chunk in chunks] == [USAGE_JSON, USAGE_JSON]
+
+
+def test_usage_is_counted_only_for_those_who_read_it() -> None:
+    """Summing it over all prompts and choices costs each token."""
+    counted: list[Usage] = []
+
+    def count() -> Usage:
+        counted.append(USAGE)
+        return USAGE
+
+    for asked in (head(Kind.CHAT), head(Kind.CHAT, include_usage=True)):
+        writer = ChunkWriter(asked, Source(IDS), count)
+        writer.first(1)
+        writer.delta(Delta(0, "a", [5], None))
+
+    assert counted == []
 
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_streamed_token_ids_come_with_their_text(kind: Kind) -> None:
     """The prompt's ids once, with the first chunk."""
-    writer = ChunkWriter(head(kind, return_token_ids=True), Source(IDS))
-    body = writer.first(1, USAGE) + writer.delta(Delta(0, "a", [5], None), USAGE)
-    body += writer.delta(Delta(0, "b", [6, 7], "stop"), USAGE)
+    writer = ChunkWriter(head(kind, return_token_ids=True), Source(IDS), lambda: USAGE)
+    body = writer.first(1) + writer.delta(Delta(0, "a", [5], None))
+    body += writer.delta(Delta(0, "b", [6, 7], "stop"))
 
     chunks = events(body)
 
@@ -128,7 +144,7 @@ def test_streamed_token_ids_come_with_their_text(kind: Kind) -> None:
 @given(st.text())
 def test_any_text_survives_a_chunk(text: str) -> None:
     """One event of one line, whatever the text holds: line breaks, quotes, control characters."""
-    body = ChunkWriter(head(Kind.COMPLETION), Source(IDS)).delta(Delta(0, text, [5], None), USAGE)
+    body = ChunkWriter(head(Kind.COMPLETION), Source(IDS), lambda: USAGE).delta(Delta(0, text, [5], None))
 
     assert body.startswith(b"data: ") and body.endswith(b"\n\n") and body.count(b"\n") == 2
     assert json.loads(body[6:])["choices"][0]["text"] == text

@@ -55,8 +55,8 @@ def test_a_stream_joins_to_the_whole_answer(
 
     deltas = _read(Choice(0, tokenizer, reading), ids, frames)
     once = _read(Choice(0, tokenizer, reading), ids, [(0, len(ids))])
-    writer = ChunkWriter(head, Source())
-    chunks: list[Any] = events(b"".join([writer.first(1, USAGE), *(writer.delta(delta, USAGE) for delta in deltas)]))
+    writer = ChunkWriter(head, Source(), lambda: USAGE)
+    chunks: list[Any] = events(b"".join([writer.first(1), *(writer.delta(delta) for delta in deltas)]))
     (answer,) = json.loads(whole(head, [(Source(), [joined(once)])], USAGE))["choices"]
 
     expected = _cut(text, stops, shows_stop)
