@@ -5,6 +5,7 @@ README.md draws HOPS; a test compares real spans with it.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 REQUESTS_STREAM = "requests"
 SEQUENCES_STREAM = "sequences"
@@ -59,6 +60,7 @@ def edges(*, disaggregated: bool) -> frozenset[tuple[str | None, str]]:
     return frozenset((hop.parent, hop.span) for hop in HOPS if disaggregated or PREFILL not in (hop.span, hop.parent))
 
 
+@lru_cache(256)  # one is asked for with each frame
 def subject_token(name: str) -> str:
     """`name` as one token of a subject: dots, spaces and wildcards become underscores."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
