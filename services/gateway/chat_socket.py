@@ -6,14 +6,12 @@ ends an answer, and so does {"type": "cancelled"}. The next body may follow on t
 
 import asyncio
 import time
-from functools import partial
 
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from libs.contracts.errors import HeadraceError, InvalidRequest
 from services.gateway import errors_http, sse
-from services.gateway.batch import usage_of
 from services.gateway.generate import origin_of
 from services.gateway.keys import Caller
 from services.gateway.reply import Receive, Scope, Send
@@ -131,7 +129,7 @@ class ChatSocket:
                 opening, text_ns = b"", 0
                 if writer is None:
                     text_ns = time.monotonic_ns()
-                    writer = ChunkWriter(head_of(stream), source_of(stream), partial(usage_of, (stream,)))
+                    writer = ChunkWriter(head_of(stream), source_of(stream), lambda: stream.usage)
                     opening = writer.first(len(stream.choices))
                 await _send_events(socket, opening + writer.delta(delta))
                 if text_ns:
