@@ -3,24 +3,21 @@
 import os
 import secrets
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.client import Target
+from bench.fleet import Fleet, Tell
 from bench.page import page
-from bench.record import Report, Run, Side, save
+from bench.record import Report, Run, save
 from bench.rounds import Course, run_rounds, told
 from bench.scenarios import Scenario
-from bench.servers import Launch, Server, running
+from bench.servers import Launch
 from libs.engine.model_config import load_model_config
-
-Tell = Callable[[str], None]
 
 OWN = "headrace"
 DTYPE = "bfloat16"  # of the stack that is measured, unless one is said
+SEED = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +41,28 @@ class BenchOptions:
 async def run_bench(options: BenchOptions, tell: Tell) -> Report:
     """The whole bench. Raises BenchError when a side fails, ConfigError for a peer that is not installed."""
     model, cores = load_model_config(options.model_dir), len(os.sched_getaffinity(0))
-    started_at, seed = datetime.now(UTC).isoformat(timespec="seconds"), secrets.randbelow(1 << 30)
-    launches = _launches(options)
-    async with AsyncExitStack() as stack:
-        options.log_dir.mkdir(parents=True, exist_ok=True)
-        servers = []
-        for launch in launches:
-            tell(f"starting {launch.name}")
-            server = await stack.enter_async_context(_started(launch, options, model.vocab_size))
-            tell(f"{launch.name} answers after {server.started_in_s:.1f} s")
-            servers.append(server)
-        runs: list[Run] = []
-        try:
-            async for run in run_rounds(Course(servers, options.scenarios, options.rounds, seed, model, cores)):
+    started_at, seed = datetime.now(UTC).isoformat(timespec="seconds"), _seed(options)
+    options.log_dir.mkdir(parents=True, exist_ok=True)
+    launches, runs = _launches(options), list[Run]()
+    fleet = Fleet(launches, model.vocab_size, options.log_dir, tell)
+    try:
+        async with fleet:
+            sides = [launch.name for launch in launches]
+            course = Course(sides, fleet.fresh, options.scenarios, options.rounds, seed, model, cores)
+            async for run in run_rounds(course):
                 runs.append(run)
                 tell(told(run))
-        finally:  # what has been measured is kept, should a side fail later
-            sides = [_side(launch, server) for launch, server in zip(launches, servers, strict=True)]
-            report = Report(started_at, options.model_dir.name, cores, _processor(), seed, sides, runs)
-            _write(report, options)
+    finally:  # what has been measured is kept, should a side fail later
+        report = Report(started_at, options.model_dir.name, cores, _processor(), seed, fleet.sides(), runs)
+        _write(report, options)
     return report
+
+
+def _seed(options: BenchOptions) -> int:
+    """Two benches ask for the same, so that they differ in nothing but the machine and the code; only a stack that
+    runs already may remember the prompts of the bench before.
+    """
+    return secrets.randbelow(1 << 30) if options.base_url else SEED
 
 
 def _write(report: Report, options: BenchOptions) -> None:
@@ -75,7 +74,7 @@ def _write(report: Report, options: BenchOptions) -> None:
 
 def _launches(options: BenchOptions) -> list[Launch]:
     """Ours first. The peers' code is imported only where one is asked for."""
-    given = Launch(OWN, (), options.model_dir.name)
+    given = Launch(OWN, (), options.model_dir.name, stays=True, base_url=options.base_url, api_key=options.api_key)
     ours = own_stack(OWN, options.model_dir, options.log_dir / "run", options.dtype)
     return [given if options.base_url else ours, *(_peer(name, options) for name in options.peers)]
 
@@ -89,24 +88,10 @@ def _peer(name: str, options: BenchOptions) -> Launch:
     return launch_peer(name, options.model_dir)
 
 
-@asynccontextmanager
-async def _started(launch: Launch, options: BenchOptions, vocab_size: int) -> AsyncIterator[Server]:
-    if options.base_url and not launch.command:
-        yield Server(Target(launch.name, options.base_url, launch.model, options.api_key), 0, 0.0)
-        return
-    async with running(launch, vocab_size, options.log_dir / f"{launch.name}.log") as server:
-        yield server
-
-
 def own_stack(name: str, model_dir: Path, run_dir: Path, dtype: str) -> Launch:
     """Ours as `make up` starts it, on another port and in a run directory of its own."""
     up = ("-m", "cli", "up", "--model", str(model_dir), "--dtype", dtype, "--port", "{port}", "--run-dir", str(run_dir))
     return Launch(name, (sys.executable, *up), model_dir.name, start_s=300)
-
-
-def _side(launch: Launch, server: Server) -> Side:
-    command: Sequence[str] = [*(f"{k}={v}" for k, v in launch.environ.items()), *launch.command] or ["(runs already)"]
-    return Side(launch.name, list(command), server.started_in_s, round(server.memory_bytes() / 1e6))
 
 
 def _processor() -> str:

@@ -11,19 +11,19 @@ VERSION: Final = 1
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """What the machine could do just before a run."""
+    """What the machine could do at one moment."""
 
     read_gb_s: float
     matrix_gflop_s: float
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One side's run of one scenario in one round."""
+    """One side's run of one scenario. Those of the sides that have the same `round` are pairs."""
 
     round: int
     scenario: str
     side: str
-    probe: Probe
+    probe: Probe  # just before
     figures: dict[str, float]
     limits: dict[str, float]
     gaps_ms: list[float]  # of its streams, at bench.figures.QUANTILES
@@ -31,10 +31,11 @@ class Run(msgspec.Struct, frozen=True):
     client_cpu_s: float
     server_cpu_s: float  # 0 where the server was started by somebody else
     idle_cpu_s: float  # what the other servers used meanwhile
+    after: Probe | None = None  # just behind; older reports have none
 
 
 class Side(msgspec.Struct, frozen=True):
-    """A server: how it was started, how long that took, and its memory at the end."""
+    """A server: how it was started, how long that took the last time, and its memory at the end."""
 
     name: str
     command: list[str]

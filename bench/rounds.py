@@ -1,7 +1,7 @@
 """Interleaves the sides: round by round, scenario by scenario, each side once, never two of them under load at once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -10,7 +10,7 @@ from bench.figures import figures, gap_quantiles_ms
 from bench.limits import Machine, limits, probe
 from bench.load import Outcome, run_scenario
 from bench.record import Probe, Run
-from bench.scenarios import WARM_UP, Scenario
+from bench.scenarios import Scenario
 from bench.servers import Server
 from bench.summary import pairs
 from bench.usual import UsualMachine
@@ -25,9 +25,10 @@ IDLE_SHARE: Final = 0.06  # of a core, by all servers together
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is run. `servers` begins with ours; every round has prompts of its own."""
+    """What is run. `fresh` gives the servers of the next round by the names of `sides`; ours is the first."""
 
-    servers: Sequence[Server]
+    sides: Sequence[str]
+    fresh: Callable[[], Awaitable[Sequence[Server]]]
     scenarios: Sequence[Scenario]
     rounds: int
     seed: int
@@ -36,20 +37,20 @@ class Course:
 
 
 async def run_rounds(course: Course) -> AsyncIterator[Run]:
-    """Rounds until every peer has enough pairs that count in every scenario, at most twice as many as asked for.
-
-    In those beyond only who lacks pairs runs, beside ours.
-    """
-    for server in course.servers:
-        await run_scenario(server.target, WARM_UP, course.model.vocab_size, course.seed - 1)
+    """Rounds until every peer has enough pairs that count in every scenario, at most twice as many as asked for."""
     runs: list[Run] = []
-    machine = UsualMachine(lambda: probe(course.cores))
+    usual = UsualMachine(lambda: probe(course.cores))
     for number in range(2 * course.rounds):
+        if not any(_due(course, runs, scenario, number) for scenario in course.scenarios):
+            return
+        servers = await course.fresh()
+        await settle(servers)
         for scenario in course.scenarios:
-            for server in turns(_due(course, runs, scenario, number), number):
-                run = await _run(course, machine, server, scenario, number)
-                runs.append(run)
-                yield run
+            for turn in range(number * scenario.turns, (number + 1) * scenario.turns):
+                sides = _due(course, runs, scenario, number)
+                for server in turns([server for server in servers if server.target.name in sides], turn):
+                    runs.append(await _run(course, usual, servers, server, scenario, turn))
+                    yield runs[-1]
 
 
 def turns(servers: Sequence[T], number: int) -> list[T]:
@@ -60,11 +61,11 @@ def turns(servers: Sequence[T], number: int) -> list[T]:
     return order if number % 2 == 0 else order[::-1]
 
 
-def _due(course: Course, runs: Sequence[Run], scenario: Scenario, number: int) -> Sequence[Server]:
+def _due(course: Course, runs: Sequence[Run], scenario: Scenario, number: int) -> Sequence[str]:
+    """In the rounds that were asked for all sides; in those beyond only who lacks pairs, and ours."""
     if number < course.rounds:
-        return course.servers
-    sides = lacking(runs, [server.target.name for server in course.servers], scenario.name, course.rounds)
-    return [server for server in course.servers if server.target.name in sides]
+        return course.sides
+    return lacking(runs, course.sides, scenario.name, course.rounds * scenario.turns)
 
 
 def lacking(runs: Sequence[Run], sides: Sequence[str], scenario: str, enough: int) -> list[str]:
@@ -75,26 +76,29 @@ def lacking(runs: Sequence[Run], sides: Sequence[str], scenario: str, enough: in
     return [ours, *short] if short else []
 
 
-async def _run(course: Course, usual: UsualMachine, server: Server, scenario: Scenario, number: int) -> Run:
-    await settle(course.servers)
-    machine = await usual.wait()
-    before_s = {other.target.name: other.cpu_s() for other in course.servers}
-    outcome = await run_scenario(server.target, scenario, course.model.vocab_size, course.seed + number)
-    used_s = {other.target.name: other.cpu_s() - before_s[other.target.name] for other in course.servers}
+async def _run(
+    course: Course, usual: UsualMachine, servers: Sequence[Server], server: Server, scenario: Scenario, turn: int
+) -> Run:
+    before = await usual.wait()
+    before_s = {other.target.name: other.cpu_s() for other in servers}
+    outcome = await run_scenario(server.target, scenario, course.model.vocab_size, course.seed + turn)
+    used_s = {other.target.name: other.cpu_s() - before_s[other.target.name] for other in servers}
     server_cpu_s = used_s.pop(server.target.name)
     _check_hits(server, scenario, outcome)
+    await settle(servers)
     return Run(
-        round=number,
+        round=turn,
         scenario=scenario.name,
         side=server.target.name,
-        probe=_told_probe(machine),
+        probe=_told_probe(before),
         figures={name: round(value, 4) for name, value in figures(scenario, outcome).items()},
-        limits={name: round(value, 4) for name, value in limits(scenario, course.model, machine).items()},
+        limits={name: round(value, 4) for name, value in limits(scenario, course.model, before).items()},
         gaps_ms=gap_quantiles_ms(outcome),
         wall_s=round(outcome.wall_s, 3),
         client_cpu_s=outcome.client_cpu_s,
         server_cpu_s=round(server_cpu_s, 2),
         idle_cpu_s=round(sum(used_s.values()), 2),
+        after=_told_probe(usual.after(before)),
     )
 
 
@@ -122,6 +126,8 @@ def _told_probe(machine: Machine) -> Probe:
 def told(run: Run) -> str:
     """One line on a run, for whoever waits."""
     values = "  ".join(f"{name} {value:.4g}" for name, value in run.figures.items())
-    probed = f"{run.probe.read_gb_s:.1f} GB/s, {run.probe.matrix_gflop_s:.0f} GFLOP/s"
+    probed = " then ".join(
+        f"{at.read_gb_s:.1f} GB/s, {at.matrix_gflop_s:.0f} GFLOP/s" for at in (run.probe, run.after) if at
+    )
     shares = f"client {run.client_cpu_s / run.wall_s:.1%} of a core, idle servers {run.idle_cpu_s / run.wall_s:.1%}"
     return f"round {run.round} {run.scenario} {run.side}: {values}  ({probed}; {shares})"

@@ -28,7 +28,10 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`requests` of one size, at most `concurrency` at a time; the first `shared_tokens` of a prompt are the same."""
+    """`requests` of one size, at most `concurrency` at a time; the first `shared_tokens` of a prompt are the same.
+
+    `turns` is how often each side runs it in a round: more often where it is short and has figures of few requests.
+    """
 
     name: str
     title: str
@@ -39,6 +42,7 @@ class Scenario:
     shared_tokens: int = 0
     late: Late | None = None
     poisson: Poisson | None = None
+    turns: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,13 @@ class Job:
 
 SCENARIOS: Final = (
     Scenario("S1", "one stream, 128 in, 128 out", 4, 1, 128, 128),
-    Scenario("S2", "one prompt of 1,024, 1 out", 4, 1, 1024, 1),
+    Scenario("S2", "one prompt of 1,024, 1 out", 4, 1, 1024, 1, turns=2),
     Scenario("S3", "8 at a time, 32 requests, 128 in, 128 out", 32, 8, 128, 128),
     Scenario("S4", "32 at a time, 96 requests, 128 in, 128 out", 96, 32, 128, 128),
-    Scenario("S5", "4 at a time, 24 requests, 768 shared + 32 own in, 32 out", 24, 4, 800, 32, shared_tokens=768),
-    Scenario("S6", "4 streams, 128 in, 256 out; a prompt of 1,800 arrives", 4, 4, 128, 256, late=Late(1800, 1, 64)),
+    Scenario("S5", "4 at a time, 24 requests, 768 shared + 32 own in, 32 out", 24, 4, 800, 32, 768, turns=2),
+    Scenario(
+        "S6", "4 streams, 128 in, 256 out; a prompt of 1,800 arrives", 4, 4, 128, 256, late=Late(1800, 1, 64), turns=2
+    ),
     Scenario(
         "S7",
         "24 Poisson arrivals of mixed lengths, 1 a second",

@@ -23,7 +23,10 @@ CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How one server is started. `{port}` in the command becomes a free port; `environ` adds to the caller's."""
+    """How one server is started. `{port}` in the command becomes a free port; `environ` adds to the caller's.
+
+    With a `base_url` it runs already, and nothing is started. One that `stays` serves all rounds.
+    """
 
     name: str
     command: tuple[str, ...]
@@ -31,6 +34,9 @@ class Launch:
     environ: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)  # of every request's body
     start_s: float = 300.0  # the longest that it may take to answer
+    stays: bool = False
+    base_url: str = ""
+    api_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,9 @@ class Server:
 @asynccontextmanager
 async def running(launch: Launch, vocab_size: int, log_path: Path) -> AsyncIterator[Server]:
     """The server from its first right answer on; stopped at the end. Raises BenchError when it does not come up."""
+    if launch.base_url:
+        yield Server(Target(launch.name, launch.base_url, launch.model, launch.api_key), 0, 0.0)
+        return
     port = free_port()
     command = [part.replace("{port}", str(port)) for part in launch.command]
     started_s = time.monotonic()

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from bench.figures import KINDS, advantage, differ, reached
-from bench.record import Report, Run
+from bench.record import Probe, Report, Run
 
-MAX_PROBE_DIFFERENCE: Final = 0.10  # of two runs of a pair: beyond it the machine was not the same for both
+MAX_PROBE_DIFFERENCE: Final = 0.10  # beyond it the machine was not the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def rows(report: Report) -> list[Row]:
             figure,
             _limit(runs, figure),
             {side.name: value for side in report.sides if (value := _value(runs, side.name, figure))},
-            {peer: ratio for peer in peers if (ratio := _ratio(pairs(runs, ours, peer), figure))},
+            {peer: found for peer in peers if (found := ratio(pairs(runs, ours, peer), figure))},
         )
         for scenario, runs in by_scenario(report.runs)
         for figure in runs[0].figures
@@ -64,10 +64,12 @@ def by_scenario(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
 
 
 def pairs(runs: Sequence[Run], ours: str, peer: str) -> list[tuple[Run, Run]]:
-    """Runs of the two sides in the same round of the same scenario, where the machine was the same for both."""
+    """Runs of the two sides in the same round of the same scenario, where the machine was the same for both, and at
+    the end of each the same as at its beginning.
+    """
     theirs = {(run.scenario, run.round): run for run in runs if run.side == peer}
     both = [(run, theirs.get((run.scenario, run.round))) for run in runs if run.side == ours]
-    return [(one, other) for one, other in both if other and _same_machine(one, other)]
+    return [(one, other) for one, other in both if other and _counts(one, other)]
 
 
 def dropped(report: Report) -> int:
@@ -76,9 +78,13 @@ def dropped(report: Report) -> int:
     return sum(sum(run.side == peer for run in report.runs) - len(pairs(report.runs, ours, peer)) for peer in peers)
 
 
-def _same_machine(one: Run, other: Run) -> bool:
-    probes = (msgspec.structs.asdict(one.probe), msgspec.structs.asdict(other.probe))
-    return differ(*probes) <= MAX_PROBE_DIFFERENCE
+def _counts(one: Run, other: Run) -> bool:
+    return same_machine(one.probe, other.probe) and all(same_machine(run.probe, run.after) for run in (one, other))
+
+
+def same_machine(one: Probe, other: Probe | None) -> bool:
+    """Nothing is known where there was no second probe."""
+    return other is None or differ(msgspec.structs.asdict(one), msgspec.structs.asdict(other)) <= MAX_PROBE_DIFFERENCE
 
 
 def _limit(runs: Sequence[Run], figure: str) -> float | None:
@@ -99,7 +105,8 @@ def _reached(run: Run, figure: str) -> float | None:
     return reached(KINDS[figure], run.limits[figure], run.figures[figure]) if figure in run.limits else None
 
 
-def _ratio(paired: Sequence[tuple[Run, Run]], figure: str) -> Ratio | None:
+def ratio(paired: Sequence[tuple[Run, Run]], figure: str) -> Ratio | None:
+    """Of the pairs that have the figure on both sides; None where none has."""
     found = list(_advantages(paired, figure))
     return Ratio(statistics.median(found), min(found), max(found), len(found)) if found else None
 

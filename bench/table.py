@@ -1,8 +1,8 @@
-"""Prints a report, or two beside each other, as plain text columns."""
+"""Prints a report as plain text columns."""
 
 from collections.abc import Sequence
 
-from bench.figures import KINDS, advantage
+from bench.figures import KINDS
 from bench.record import Report
 from bench.summary import Row, by_scenario, dropped, rows
 
@@ -24,24 +24,6 @@ def report_table(report: Report) -> str:
     if peers:
         foot += f"; x is how many times better {ours} is, [pairs], {dropped(report)} pairs dropped"
     return f"{columns(lines)}\n{foot}\n"
-
-
-def comparison_table(before: Report, after: Report) -> str:
-    """Medians of two reports by side, and of their ratios to the peers; `x` is how many times better the second is."""
-    lines = [["scenario", "figure", "of", "first", "second", "x"]]
-    later = {(row.scenario, row.figure): row for row in rows(after)}
-    for old in rows(before):
-        new = later.get((old.scenario, old.figure))
-        if new is None:
-            continue
-        kind, words = KINDS[old.figure], [old.scenario, name(old.figure)]
-        for side in old.values.keys() & new.values.keys():
-            first, second = old.values[side].median, new.values[side].median
-            lines.append([*words, side, number(first), number(second), number(advantage(kind, second, first))])
-        for peer in old.ratios.keys() & new.ratios.keys():
-            first, second = old.ratios[peer].median, new.ratios[peer].median
-            lines.append([*words, f"x {peer}", number(first), number(second), number(second / first)])
-    return columns(lines) + "\n"
 
 
 def columns(lines: Sequence[Sequence[str]]) -> str:

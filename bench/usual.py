@@ -13,11 +13,13 @@ from typing import Final
 
 from bench.figures import differ
 from bench.limits import Machine
+from bench.summary import MAX_PROBE_DIFFERENCE
 
 SEEN: Final = 15  # probes that say what is usual: the machine may change for good
 LEAST_SEEN: Final = 7
 TRIES: Final = 20
 PAUSE_S: Final = 0.3
+TRIES_AFTER: Final = 4  # what disturbs one probe has passed by then, and a machine that has changed has not
 ALIKE: Final = 0.045  # two runs that each differ from the usual by no more differ from each other by less than a tenth
 
 
@@ -36,6 +38,15 @@ class UsualMachine:
             if self._is_usual(machine):
                 break
             await asyncio.sleep(PAUSE_S)
+        return machine
+
+    def after(self, before: Machine) -> Machine:
+        """The first probe like `before`, or, where none of a few is, the last: the machine has changed meanwhile."""
+        for _ in range(TRIES_AFTER):
+            machine = self._take()
+            self._seen.append(machine)
+            if differ(asdict(machine), asdict(before)) <= MAX_PROBE_DIFFERENCE:
+                break
         return machine
 
     def _is_usual(self, machine: Machine) -> bool:

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 from bench.command import BenchOptions, run_bench
+from bench.compare import comparison_table
 from bench.record import Report, load
 from bench.scenarios import SCENARIOS, Scenario, named
-from bench.table import comparison_table, report_table
+from bench.table import report_table
 from cli.models import cache_root, resolve_model
 from libs.contracts.errors import ConfigError
 

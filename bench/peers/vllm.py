@@ -56,7 +56,7 @@ def launch(folder: Path, model_dir: Path) -> Launch:
         *(str(folder / "bin" / "vllm"), "serve", str(model_dir), "--served-model-name", model_dir.name),
         *("--host", "127.0.0.1", "--port", "{port}", *FLAGS),
     )
-    return Launch("vllm", command, model_dir.name, environ, start_s=600)  # it compiles for a minute or more
+    return Launch("vllm", command, model_dir.name, environ, start_s=600, stays=True)  # it compiles for a minute
 
 
 def _metadata(wheel: Path) -> str:

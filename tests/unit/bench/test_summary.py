@@ -5,9 +5,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from bench.compare import comparison_table
 from bench.page import page
 from bench.summary import dropped, pairs, rows
-from bench.table import comparison_table, number, report_table
+from bench.table import number, report_table
 from tests.unit.bench.reports import report, run
 
 SVG = "{http://www.w3.org/2000/svg}"
