@@ -3,7 +3,9 @@
 from bench.record import Probe, Report, Run, Side
 
 
-def run(number: int, side: str, tpot_ms: float, *, scenario: str = "S1", read_gb_s: float = 30.0) -> Run:
+def run(
+    number: int, side: str, tpot_ms: float, *, scenario: str = "S1", read_gb_s: float = 30.0, after_gb_s: float = 0.0
+) -> Run:
     return Run(
         round=number,
         scenario=scenario,
@@ -16,6 +18,7 @@ def run(number: int, side: str, tpot_ms: float, *, scenario: str = "S1", read_gb
         client_cpu_s=0.01,
         server_cpu_s=2.0,
         idle_cpu_s=0.0,
+        after=Probe(after_gb_s or read_gb_s, 400.0),
     )
 
 

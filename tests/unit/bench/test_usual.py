@@ -4,7 +4,7 @@ import pytest
 
 from bench import usual
 from bench.limits import Machine
-from bench.usual import LEAST_SEEN, SEEN, TRIES, UsualMachine
+from bench.usual import LEAST_SEEN, SEEN, TRIES, TRIES_AFTER, UsualMachine
 
 SLOW, FAST = Machine(30e9, 400e9), Machine(50e9, 400e9)
 
@@ -60,3 +60,19 @@ async def test_a_machine_that_is_never_the_same_is_taken_as_it_is() -> None:
 
     assert await UsualMachine(probes).wait() == Machine(30e9 * 1.2 ** (TRIES - 1), 400e9)
     assert probes.taken == TRIES
+
+
+def test_one_disturbed_probe_behind_a_run_is_not_another_machine() -> None:
+    """The next one tells."""
+    probes = Probes(FAST, SLOW)
+
+    assert UsualMachine(probes).after(SLOW) == SLOW
+    assert probes.taken == 2
+
+
+def test_a_machine_that_changed_during_a_run_is_told() -> None:
+    """No probe of a few is like the one before."""
+    probes = Probes(FAST)
+
+    assert UsualMachine(probes).after(SLOW) == FAST
+    assert probes.taken == TRIES_AFTER
