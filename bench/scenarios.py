@@ -18,7 +18,9 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Arrivals at random times, sizes drawn from `sizes`; a request is good when it meets both targets."""
+    """Arrivals at random times, of `sizes` in random order. They are drawn once for all runs, since how many fall
+    together decides more than who serves them. A request is good when it meets both targets.
+    """
 
     rate_s: float
     sizes: tuple[tuple[int, int], ...]  # (prompt, new) tokens
@@ -55,9 +57,9 @@ class Job:
 
 
 SCENARIOS: Final = (
-    Scenario("S1", "one stream, 128 in, 128 out", 4, 1, 128, 128),
+    Scenario("S1", "one stream, 128 in, 128 out", 4, 1, 128, 128, turns=2),
     Scenario("S2", "one prompt of 1,024, 1 out", 4, 1, 1024, 1, turns=2),
-    Scenario("S3", "8 at a time, 32 requests, 128 in, 128 out", 32, 8, 128, 128),
+    Scenario("S3", "8 at a time, 32 requests, 128 in, 128 out", 32, 8, 128, 128, turns=2),
     Scenario("S4", "32 at a time, 96 requests, 128 in, 128 out", 96, 32, 128, 128),
     Scenario("S5", "4 at a time, 24 requests, 768 shared + 32 own in, 32 out", 24, 4, 800, 32, 768, turns=2),
     Scenario(
@@ -87,7 +89,8 @@ def jobs(scenario: Scenario, vocab_size: int, seed: int) -> list[Job]:
     """The requests of one run in their order, the late one last. No two prompts share more than `shared_tokens`."""
     draw = random.Random(f"{scenario.name} {seed}")
     if scenario.poisson:
-        return _arrivals(scenario.poisson, scenario.requests, vocab_size, draw)
+        sizes = _arrivals(scenario.poisson, scenario.requests, random.Random(scenario.name))
+        return [Job(_ids(prompt_tokens, vocab_size, draw), new, at_s) for at_s, prompt_tokens, new in sizes]
     shared = _ids(scenario.shared_tokens, vocab_size, draw)
     own = scenario.prompt_tokens - scenario.shared_tokens
     made = [Job(shared + _ids(own, vocab_size, draw), scenario.new_tokens) for _ in range(scenario.requests)]
@@ -96,15 +99,14 @@ def jobs(scenario: Scenario, vocab_size: int, seed: int) -> list[Job]:
     return made
 
 
-def _arrivals(poisson: Poisson, requests: int, vocab_size: int, draw: random.Random) -> list[Job]:
-    """Every size equally often, in random order, so that rounds differ in order and times but not in work."""
+def _arrivals(poisson: Poisson, requests: int, draw: random.Random) -> list[tuple[float, int, int]]:
+    """When, tokens in, tokens out. Every size comes equally often; and a Poisson process that is known to have given so
+    many by a certain time gave each at any moment before it alike.
+    """
     sizes = [poisson.sizes[n % len(poisson.sizes)] for n in range(requests)]
     draw.shuffle(sizes)
-    made, at_s = [], 0.0
-    for prompt_tokens, new_tokens in sizes:
-        made.append(Job(_ids(prompt_tokens, vocab_size, draw), new_tokens, at_s))
-        at_s += draw.expovariate(poisson.rate_s)
-    return made
+    times_s = sorted(draw.uniform(0, requests / poisson.rate_s) for _ in sizes)
+    return [(at_s, *size) for at_s, size in zip(times_s, sizes, strict=True)]
 
 
 def _ids(count: int, vocab_size: int, draw: random.Random) -> tuple[int, ...]:

@@ -34,15 +34,19 @@ def test_a_fixed_scenario_has_its_sizes_and_the_late_request_last() -> None:
     assert sizes == [(128, 256)] * 4 + [(1800, 1)]
 
 
-def test_poisson_rounds_differ_in_order_and_times_but_not_in_work() -> None:
-    """Each size comes equally often, and nobody is sent before the one ahead."""
+def test_poisson_runs_have_the_same_arrivals_and_other_prompts() -> None:
+    """Each size comes equally often, in a random order, and nobody is sent before the one ahead."""
     (scenario,) = named("S7")
     first, second = (jobs(scenario, VOCAB, seed) for seed in (1, 2))
+    told = [[(job.at_s, len(job.prompt_ids), job.new_tokens) for job in made] for made in (first, second)]
+    sizes = [size for _, *size in told[0]]
 
     assert scenario.poisson is not None
-    assert sorted(len(job.prompt_ids) for job in first) == sorted(len(job.prompt_ids) for job in second)
-    assert [job.at_s for job in first] == sorted(job.at_s for job in first) != [job.at_s for job in second]
-    assert first[0].at_s == 0
+    assert told[0] == told[1] == sorted(told[0])
+    assert [job.prompt_ids for job in first] != [job.prompt_ids for job in second]
+    assert 0 < first[0].at_s < first[-1].at_s < scenario.requests / scenario.poisson.rate_s
+    assert {sizes.count(size) for size in sizes} == {6}
+    assert sizes[:4] != sizes[4:8]
 
 
 def test_scenarios_are_chosen_by_name() -> None:
