@@ -100,12 +100,13 @@ def jobs(scenario: Scenario, vocab_size: int, seed: int) -> list[Job]:
 
 
 def _arrivals(poisson: Poisson, requests: int, draw: random.Random) -> list[tuple[float, int, int]]:
-    """When, tokens in, tokens out. Every size comes equally often; and a Poisson process that is known to have given so
-    many by a certain time gave each at any moment before it alike.
+    """When, tokens in, tokens out. Every size comes equally often; and a Poisson process whose last arrival is known gave
+    each of the others at any moment before it alike.
     """
     sizes = [poisson.sizes[n % len(poisson.sizes)] for n in range(requests)]
     draw.shuffle(sizes)
-    times_s = sorted(draw.uniform(0, requests / poisson.rate_s) for _ in sizes)
+    end_s = requests / poisson.rate_s
+    times_s = [*sorted(draw.uniform(0, end_s) for _ in sizes[1:]), end_s]
     return [(at_s, *size) for at_s, size in zip(times_s, sizes, strict=True)]
 
 
