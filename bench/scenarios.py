@@ -100,8 +100,8 @@ def jobs(scenario: Scenario, vocab_size: int, seed: int) -> list[Job]:
 
 
 def _arrivals(poisson: Poisson, requests: int, draw: random.Random) -> list[tuple[float, int, int]]:
-    """When, tokens in, tokens out. Every size comes equally often; and a Poisson process whose last arrival is known gave
-    each of the others at any moment before it alike.
+    """When, tokens in, tokens out. Every size comes equally often. Where the last arrival of a Poisson process is known,
+    each of the others was alike at any moment before it.
     """
     sizes = [poisson.sizes[n % len(poisson.sizes)] for n in range(requests)]
     draw.shuffle(sizes)
