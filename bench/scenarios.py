@@ -100,8 +100,8 @@ def jobs(scenario: Scenario, vocab_size: int, seed: int) -> list[Job]:
 
 
 def _arrivals(poisson: Poisson, requests: int, draw: random.Random) -> list[tuple[float, int, int]]:
-    """When, tokens in, tokens out. Every size comes equally often. Where the last arrival of a Poisson process is known,
-    each of the others was alike at any moment before it.
+    """When, tokens in, tokens out. Every size comes equally often. If the last arrival of a Poisson process is known,
+    any moment before it is as likely as another for the rest.
     """
     sizes = [poisson.sizes[n % len(poisson.sizes)] for n in range(requests)]
     draw.shuffle(sizes)
