@@ -51,9 +51,9 @@ def page(report: Report) -> str:
 
 def _about(report: Report) -> str:
     return (
-        f"{report.started_at}, {report.cores} cores of {report.processor}. A dot is a round, the thick mark the "
+        f"{report.started_at}, {report.cores} cores of {report.processor}. A dot is a run, the thick mark the "
         f"median, the dashed line the limit. Ratios tell how many times better ours is: the median over paired "
-        f"rounds, of which {dropped(report)} were dropped because the machine changed between the two."
+        f"rounds, of which {dropped(report)} were dropped because the machine changed between or during the two."
     )
 
 

@@ -40,7 +40,7 @@ def test_only_pairs_that_found_the_same_machine_in_both_reports_are_compared() -
 
 
 def test_the_last_line_tells_how_many_ratios_agree() -> None:
-    """Ten per cent up or down; the times to a token agree here, what is told by the second does too, of a peer's."""
+    """Ten per cent up or down; both figures of a run are of the same time."""
     first = report(*pair(0, 10, 20))
 
     assert comparison_table(first, report(*pair(0, 10, 21.9))).splitlines()[-1].startswith("2 of 2 ratios agree")
