@@ -5,7 +5,7 @@ from typing import Final
 
 from bench.figures import KINDS, advantage
 from bench.record import Report, Run
-from bench.summary import by_scenario, pairs, ratio, rows, same_machine
+from bench.summary import Ratio, by_scenario, pairs, ratio, rows, same_machine
 from bench.table import columns, name, number
 
 AGREE: Final = 0.10  # two ratios that differ by no more
@@ -27,19 +27,20 @@ def comparison_table(before: Report, after: Report) -> str:
             times = advantage(KINDS[old.figure], second, first)
             lines.append([*words, side, number(first), number(second), number(times)])
         for peer, first, second in _ratios(before, after, old.scenario, old.figure):
-            changes.append(second / first)
-            lines.append([*words, f"x {peer}", number(first), number(second), number(second / first)])
+            changes.append((first, second))
+            change = second.median / first.median
+            lines.append([*words, f"x {peer}", number(first.median), number(second.median), number(change)])
     return columns(lines) + "\n" + _agreement(changes)
 
 
-def _ratios(before: Report, after: Report, scenario: str, figure: str) -> Iterator[tuple[str, float, float]]:
-    """The peers that both have, with the median ratio in each."""
+def _ratios(before: Report, after: Report, scenario: str, figure: str) -> Iterator[tuple[str, Ratio, Ratio]]:
+    """The peers that both have, with the ratio in each."""
     ours, *peers = (side.name for side in before.sides)
     for peer in peers:
         kept = alike(_pairs(before, scenario, ours, peer), _pairs(after, scenario, ours, peer))
         first, second = (ratio(paired, figure) for paired in kept)
         if first and second:
-            yield peer, first.median, second.median
+            yield peer, first, second
 
 
 def _pairs(report: Report, scenario: str, ours: str, peer: str) -> list[Pair]:
@@ -57,10 +58,13 @@ def _met(some: Sequence[Pair], others: Sequence[Pair]) -> list[Pair]:
     return [pair for pair in some if any(same_machine(pair[0].probe, other[0].probe) for other in others)]
 
 
-def _agreement(changes: Sequence[float]) -> str:
+def _agreement(changes: Sequence[tuple[Ratio, Ratio]]) -> str:
+    """Ratios further apart whose intervals meet were not measured well enough to tell; others have changed."""
     if not changes:
         return ""
-    agree = sum(1 / (1 + AGREE) <= change <= 1 + AGREE for change in changes)
+    apart = [(a, b) for a, b in changes if max(a.median, b.median) > (1 + AGREE) * min(a.median, b.median)]
+    meet = sum(a.low <= b.high and b.low <= a.high for a, b in apart)
     return (
-        f"{agree} of {len(changes)} ratios agree within {AGREE:.0%}, over pairs that found the same machine in both\n"
+        f"{len(changes) - len(apart)} of {len(changes)} ratios agree within {AGREE:.0%}, over pairs that found the same "
+        f"machine in both; of the others {meet} have intervals that meet\n"
     )

@@ -1,5 +1,6 @@
 """What is told of a run, and of many: pure functions from times to figures, medians and ratios."""
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from bench.client import BenchError
 from bench.load import Outcome
 from bench.scenarios import Poisson, Scenario
 
+CONFIDENCE: Final = 0.9  # that an interval holds the median of all such values
 QUANTILES: Final = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)  # of the gaps
 
 
@@ -47,6 +49,24 @@ def quantile(values: Iterable[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
+def median_interval(values: Iterable[float]) -> tuple[float, float]:
+    """The narrowest pair of the sorted values, as far from either end, that holds the median of what they are drawn
+    from with CONFIDENCE; the extremes where no pair does. Nothing is supposed of the distribution (David and Nagaraja,
+    Order Statistics, 7.1). ValueError for none.
+    """
+    ordered = sorted(values)
+    if not ordered:
+        raise ValueError("an interval of nothing")
+    count, cut = len(ordered), 0
+    outside = 2**-count  # the chance that the median lies below the value at `cut`
+    while cut + 1 < count - 1 - cut:
+        outside += math.comb(count, cut + 1) * 2**-count
+        if 1 - 2 * outside < CONFIDENCE:
+            break
+        cut += 1
+    return ordered[cut], ordered[-1 - cut]
+
+
 def gaps_ms(arrivals_s: Sequence[float]) -> list[float]:
     return [(after - before) * 1e3 for before, after in pairwise(arrivals_s)]
 
@@ -57,9 +77,13 @@ def gaps_between_ms(arrivals_s: Sequence[float], start_s: float, end_s: float) -
 
 
 def figures(scenario: Scenario, outcome: Outcome) -> dict[str, float]:
-    """The figures of one run, by the names of KINDS."""
+    """The figures of one run, by the names of KINDS. Requests one at a time repeat each other, and their middle is the
+    median. Those that meet have long and short waits by whom they meet: where about half are long, a median tells of
+    the one half in one run and of the other in the next, and a mean of both.
+    """
     replies = outcome.replies
-    found = {"ttft_ms": statistics.median(reply.ttft_ms for reply in replies)}
+    middle = statistics.median if scenario.concurrency == 1 else statistics.fmean
+    found = {"ttft_ms": middle([reply.ttft_ms for reply in replies])}
     new_tokens = sum(reply.new_tokens for reply in replies)
     if scenario.late and outcome.late:
         start_s, end_s = outcome.late.sent_s, outcome.late.arrivals_s[0]
@@ -69,7 +93,7 @@ def figures(scenario: Scenario, outcome: Outcome) -> dict[str, float]:
         return {"ttft_ms": outcome.late.ttft_ms, "itl_p99_ms": quantile(during, 0.99), "itl_max_ms": max(during)}
     if scenario.new_tokens == 1:
         return found | {"prompt_tok_s": 1e3 * scenario.prompt_tokens / found["ttft_ms"]}
-    found["tpot_ms"] = statistics.median(reply.tpot_ms for reply in replies)
+    found["tpot_ms"] = middle([reply.tpot_ms for reply in replies])
     if scenario.poisson:
         return found | goodput(scenario.poisson, outcome)
     if scenario.shared_tokens:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from bench.figures import KINDS, QUANTILES
+from bench.figures import CONFIDENCE, KINDS, QUANTILES
 from bench.record import Report, Run
 from bench.scenarios import SCENARIOS
 from bench.summary import Row, by_scenario, dropped, rows
@@ -52,8 +52,9 @@ def page(report: Report) -> str:
 def _about(report: Report) -> str:
     return (
         f"{report.started_at}, {report.cores} cores of {report.processor}. A dot is a run, the thick mark the "
-        f"median, the dashed line the limit. Ratios tell how many times better ours is: the median over paired "
-        f"rounds, of which {dropped(report)} were dropped because the machine changed between or during the two."
+        f"median, the dashed line the limit. Ratios tell how many times better ours is: the median over paired rounds, "
+        f"its interval at {CONFIDENCE:.0%} confidence and the pairs; {dropped(report)} were dropped because the "
+        f"machine changed between or during the two runs."
     )
 
 

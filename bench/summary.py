@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from bench.figures import KINDS, advantage, differ, reached
+from bench.figures import KINDS, advantage, differ, median_interval, reached
 from bench.record import Probe, Report, Run
 
 MAX_PROBE_DIFFERENCE: Final = 0.10  # beyond it the machine was not the same
@@ -23,7 +23,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times better ours is, over `pairs` rounds; `low` and `high` are the extremes."""
+    """How many times better ours is, over `pairs` rounds; `low` to `high` is its interval."""
 
     median: float
     low: float
@@ -108,7 +108,7 @@ def _reached(run: Run, figure: str) -> float | None:
 def ratio(paired: Sequence[tuple[Run, Run]], figure: str) -> Ratio | None:
     """Of the pairs that have the figure on both sides; None where none has."""
     found = list(_advantages(paired, figure))
-    return Ratio(statistics.median(found), min(found), max(found), len(found)) if found else None
+    return Ratio(statistics.median(found), *median_interval(found), len(found)) if found else None
 
 
 def _advantages(paired: Sequence[tuple[Run, Run]], figure: str) -> Iterator[float]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bench.figures import KINDS
+from bench.figures import CONFIDENCE, KINDS
 from bench.record import Report
 from bench.summary import Row, by_scenario, dropped, rows
 
@@ -22,7 +22,10 @@ def report_table(report: Report) -> str:
     counted = ", ".join(f"{scenario} {len({run.round for run in runs})}" for scenario, runs in by_scenario(report.runs))
     foot = f"rounds: {counted}; (%) is the fraction of the limit"
     if peers:
-        foot += f"; x is how many times better {ours} is, [pairs], {dropped(report)} pairs dropped"
+        foot += (
+            f"; x is how many times better {ours} is: the median, its interval at {CONFIDENCE:.0%} confidence, [pairs], "
+            f"{dropped(report)} pairs dropped"
+        )
     return f"{columns(lines)}\n{foot}\n"
 
 
@@ -62,4 +65,4 @@ def _ratio(row: Row, peer: str) -> str:
     if peer not in row.ratios:
         return "-"
     ratio = row.ratios[peer]
-    return f"{ratio.median:.2f} [{ratio.pairs}]"
+    return f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) [{ratio.pairs}]"

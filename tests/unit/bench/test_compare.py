@@ -49,6 +49,16 @@ def test_the_last_line_tells_how_many_ratios_agree() -> None:
     assert comparison_table(first, report(*pair(0, 10, 18.0))).splitlines()[-1].startswith("0 of 2 ratios agree")
 
 
+def test_ratios_apart_are_told_from_ratios_not_known_well() -> None:
+    """Two that scatter over the same range may be the same; two that do not have changed."""
+    first = report(*pair(0, 10, 15), *pair(1, 10, 20), *pair(2, 10, 30))
+    alike, changed = report(*pair(0, 10, 29)), report(*pair(0, 10, 31))
+
+    assert comparison_table(first, alike).endswith("of the others 2 have intervals that meet\n")
+    assert comparison_table(first, changed).endswith("of the others 0 have intervals that meet\n")
+    assert comparison_table(changed, first).endswith("of the others 0 have intervals that meet\n")
+
+
 def test_where_nothing_can_be_compared_nothing_is_said_to_agree() -> None:
     """Without a peer, and where no pair found the machine of another."""
     assert "agree" not in comparison_table(report(run(0, "headrace", 10), peers=()), report(*pair(0, 10, 20)))

@@ -3,7 +3,17 @@
 import pytest
 
 from bench.client import BenchError, Reply
-from bench.figures import KINDS, advantage, differ, figures, gap_quantiles_ms, gaps_between_ms, quantile, reached
+from bench.figures import (
+    KINDS,
+    advantage,
+    differ,
+    figures,
+    gap_quantiles_ms,
+    gaps_between_ms,
+    median_interval,
+    quantile,
+    reached,
+)
 from bench.load import Outcome
 from bench.scenarios import named
 
@@ -25,6 +35,16 @@ def test_quantiles_lie_between_neighbours() -> None:
         quantile([], 0.5)
 
 
+@pytest.mark.parametrize(("count", "cut"), [(1, 0), (5, 0), (7, 0), (8, 1), (10, 1), (11, 2), (20, 5), (100, 41)])
+def test_the_median_lies_between_two_values_nine_times_in_ten(count: int, cut: int) -> None:
+    """From tables of the sign test: 5 of 20 values may lie outside on either side, and few values have only extremes."""
+    values = [float(n) for n in range(count)]
+
+    assert median_interval(reversed(values)) == (values[cut], values[-1 - cut])
+    with pytest.raises(ValueError, match="nothing"):
+        median_interval([])
+
+
 def test_a_stream_has_ttft_and_tpot() -> None:
     """TTFT counts from sending, TPOT is the mean of the later tokens even where two share an event."""
     two_in_one = reply(1.5, 1.7, 1.9, sent_s=1.0, new_tokens=5)
@@ -34,12 +54,22 @@ def test_a_stream_has_ttft_and_tpot() -> None:
 
 
 def test_one_stream_tells_ttft_tpot_and_tokens_a_second() -> None:
-    """Medians over the requests, tokens over the wall time; no percentiles of gaps."""
+    """Medians over the requests, which repeat each other; tokens over the wall time; no percentiles of gaps."""
     (scenario,) = named("S1")
 
-    found = figures(scenario, outcome(reply(0.1, 0.2, 0.3), reply(0.3, 0.5, 0.7), wall_s=2.0))
+    found = figures(scenario, outcome(reply(0.1, 0.2, 0.3), reply(0.3, 0.5, 0.7), reply(0.2, 0.9, 1.6), wall_s=2.0))
 
-    assert found == pytest.approx({"ttft_ms": 200, "tpot_ms": 150, "tok_s": 3})
+    assert found == pytest.approx({"ttft_ms": 200, "tpot_ms": 200, "tok_s": 4.5})
+
+
+@pytest.mark.parametrize("name", ["S3", "S5", "S7"])
+def test_requests_that_meet_tell_means(name: str) -> None:
+    """Some wait for others and some do not; a median would tell of the one half or of the other."""
+    (scenario,) = named(name)
+
+    found = figures(scenario, outcome(reply(0.1, 0.2, 0.3), reply(0.3, 0.5, 0.7), reply(0.2, 0.9, 1.6)))
+
+    assert (found["ttft_ms"], found["tpot_ms"]) == pytest.approx((200, 1000 / 3))
 
 
 def test_a_prompt_alone_tells_prompt_tokens_a_second() -> None:

@@ -29,6 +29,15 @@ def test_a_ratio_is_the_median_over_rounds_and_not_of_medians() -> None:
     assert found[1].ratios["peer"].median == pytest.approx(2)
 
 
+def test_a_ratio_has_the_interval_of_its_median() -> None:
+    """Of eight pairs the second lowest to the second highest."""
+    times = [(run(n, "headrace", 10), run(n, "peer", ms)) for n, ms in enumerate((5, 20, 21, 22, 23, 24, 25, 90))]
+
+    ratio = rows(report(*(one for pair in times for one in pair)))[0].ratios["peer"]
+
+    assert (ratio.median, ratio.low, ratio.high, ratio.pairs) == pytest.approx((2.25, 2.0, 2.5, 8))
+
+
 def test_pairs_whose_probes_differ_are_dropped() -> None:
     """Ten per cent is the most by which the machine may change between the two sides of a round."""
     ours = [run(0, "headrace", 10), run(1, "headrace", 10)]
@@ -71,7 +80,7 @@ def test_the_table_has_limits_fractions_and_ratios() -> None:
     table = report_table(report(run(0, "headrace", 20), run(0, "peer", 40)))
 
     assert "20.0 (50%)" in table
-    assert "2.00 [1]" in table
+    assert "2.00 (2.00 to 2.00) [1]" in table
     assert "0 pairs dropped" in table
 
 
