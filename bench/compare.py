@@ -65,6 +65,6 @@ def _agreement(changes: Sequence[tuple[Ratio, Ratio]]) -> str:
     apart = [(a, b) for a, b in changes if max(a.median, b.median) > (1 + AGREE) * min(a.median, b.median)]
     meet = sum(a.low <= b.high and b.low <= a.high for a, b in apart)
     return (
-        f"{len(changes) - len(apart)} of {len(changes)} ratios agree within {AGREE:.0%}, over pairs that found the same "
-        f"machine in both; of the others {meet} have intervals that meet\n"
+        f"{len(changes) - len(apart)} of {len(changes)} ratios agree within {AGREE:.0%}, over pairs that found the "
+        f"same machine in both; of the others {meet} have intervals that meet\n"
     )

@@ -23,8 +23,8 @@ def report_table(report: Report) -> str:
     foot = f"rounds: {counted}; (%) is the fraction of the limit"
     if peers:
         foot += (
-            f"; x is how many times better {ours} is: the median, its interval at {CONFIDENCE:.0%} confidence, [pairs], "
-            f"{dropped(report)} pairs dropped"
+            f"; x is how many times better {ours} is: the median, its interval at {CONFIDENCE:.0%} confidence, "
+            f"[pairs], {dropped(report)} pairs dropped"
         )
     return f"{columns(lines)}\n{foot}\n"
 

@@ -37,7 +37,7 @@ def test_quantiles_lie_between_neighbours() -> None:
 
 @pytest.mark.parametrize(("count", "cut"), [(1, 0), (5, 0), (7, 0), (8, 1), (10, 1), (11, 2), (20, 5), (100, 41)])
 def test_the_median_lies_between_two_values_nine_times_in_ten(count: int, cut: int) -> None:
-    """From tables of the sign test: 5 of 20 values may lie outside on either side, and few values have only extremes."""
+    """As in tables of the sign test: of 20 values five on either side lie outside; few values have only extremes."""
     values = [float(n) for n in range(count)]
 
     assert median_interval(reversed(values)) == (values[cut], values[-1 - cut])
