@@ -15,7 +15,7 @@ Pair = tuple[Run, Run]
 def comparison_table(before: Report, after: Report) -> str:
     """`x` is how many times better the second is. Of the ratios to the peers it also tells how many agree."""
     lines = [["scenario", "figure", "of", "first", "second", "x"]]
-    changes = []
+    changes: list[tuple[Ratio, Ratio]] = []
     later = {(row.scenario, row.figure): row for row in rows(after)}
     for old in rows(before):
         new = later.get((old.scenario, old.figure))
@@ -23,9 +23,9 @@ def comparison_table(before: Report, after: Report) -> str:
             continue
         words = [old.scenario, name(old.figure)]
         for side in old.values.keys() & new.values.keys():
-            first, second = old.values[side].median, new.values[side].median
-            times = advantage(KINDS[old.figure], second, first)
-            lines.append([*words, side, number(first), number(second), number(times)])
+            was, now = old.values[side].median, new.values[side].median
+            times = advantage(KINDS[old.figure], now, was)
+            lines.append([*words, side, number(was), number(now), number(times)])
         for peer, first, second in _ratios(before, after, old.scenario, old.figure):
             changes.append((first, second))
             change = second.median / first.median
