@@ -22,7 +22,7 @@ def comparison_table(before: Report, after: Report) -> str:
         if new is None:
             continue
         words = [old.scenario, name(old.figure)]
-        for side in old.values.keys() & new.values.keys():
+        for side in (side for side in old.values if side in new.values):
             was, now = old.values[side].median, new.values[side].median
             times = advantage(KINDS[old.figure], now, was)
             lines.append([*words, side, number(was), number(now), number(times)])

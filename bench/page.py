@@ -8,7 +8,7 @@ from bench.figures import CONFIDENCE, KINDS, QUANTILES
 from bench.record import Report, Run
 from bench.scenarios import SCENARIOS
 from bench.summary import Row, by_scenario, dropped, rows
-from bench.table import name, number
+from bench.table import cells, name, number
 
 Element = ElementTree.Element
 COLOURS: Final = ("#0a6fb8", "#c8553d", "#4f8a3c", "#8a5fbf")  # by side, ours first; told apart by text as well
@@ -53,7 +53,7 @@ def _about(report: Report) -> str:
     return (
         f"{report.started_at}, {report.cores} cores of {report.processor}. A dot is a run, the thick mark the "
         f"median, the dashed line the limit. Ratios tell how many times better ours is: the median over paired rounds, "
-        f"its interval at {CONFIDENCE:.0%} confidence and the pairs; {dropped(report)} were dropped because the "
+        f"its interval at {CONFIDENCE:.0%} confidence, [pairs]; {dropped(report)} pairs were dropped because the "
         f"machine changed between or during the two runs."
     )
 
@@ -73,24 +73,12 @@ def _table(report: Report, own: Sequence[Row]) -> Element:
     head = ["", "limit", ours, *(cell for peer in peers for cell in (peer, f"× {peer}"))]
     table = _node("table", _node("tr", *(_node("th", cell) for cell in head)))
     for row in own:
-        cells = [name(row.figure), number(row.limit), _value(row, ours)]
-        for peer in peers:
-            ratio = row.ratios.get(peer)
-            told = f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f}, {ratio.pairs})" if ratio else "-"
-            cells += [_value(row, peer), told]
-        table.append(_node("tr", *(_node("td", cell) for cell in cells)))
+        table.append(_node("tr", *(_node("td", cell) for cell in cells(row, ours, peers))))
     return table
 
 
-def _value(row: Row, side: str) -> str:
-    if side not in row.values:
-        return "-"
-    value = row.values[side]
-    return number(value.median) + (f" ({value.reached:.0%})" if value.reached is not None else "")
-
-
 def _dots(report: Report, row: Row, runs: Sequence[Run]) -> Element:
-    """One line a side, one dot a round; the axis begins at zero, so that lengths may be compared."""
+    """One line a side, one dot a run; the axis begins at zero, so that lengths may be compared."""
     sides = [side.name for side in report.sides if side.name in row.values]
     values = [run.figures[row.figure] for run in runs if row.figure in run.figures]
     top = max([*values, row.limit or 0.0]) * 1.05 or 1.0

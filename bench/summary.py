@@ -23,7 +23,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times better ours is, over `pairs` rounds; `low` to `high` is its interval."""
+    """How many times better ours is, over `pairs` rounds; `low` to `high` is the median's interval."""
 
     median: float
     low: float

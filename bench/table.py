@@ -15,10 +15,7 @@ def report_table(report: Report) -> str:
     head = ["scenario", "figure", "limit", ours, *(cell for peer in peers for cell in (peer, f"x {peer}"))]
     lines = [head]
     for row in rows(report):
-        cells = [row.scenario, name(row.figure), number(row.limit), _value(row, ours)]
-        for peer in peers:
-            cells += [_value(row, peer), _ratio(row, peer)]
-        lines.append(cells)
+        lines.append([row.scenario, *cells(row, ours, peers)])
     counted = ", ".join(f"{scenario} {len({run.round for run in runs})}" for scenario, runs in by_scenario(report.runs))
     foot = f"rounds: {counted}; (%) is the fraction of the limit"
     if peers:
@@ -39,6 +36,12 @@ def columns(lines: Sequence[Sequence[str]]) -> str:
         ).rstrip()
         for line in lines
     )
+
+
+def cells(row: Row, ours: str, peers: Sequence[str]) -> list[str]:
+    """A figure, its limit, our value, and of each peer the value and how many times better ours is."""
+    beside = (cell for peer in peers for cell in (_value(row, peer), _ratio(row, peer)))
+    return [name(row.figure), number(row.limit), _value(row, ours), *beside]
 
 
 def name(figure: str) -> str:
